@@ -21,8 +21,8 @@
 #include "ir/program/bundle.h"
 #include "ir/program/verify.h"
 #include "ir/spec/load.h"
-#include "planner/check.h"
-#include "planner/report.h"
+#include "planner/answer/check.h"
+#include "planner/plan_text.h"
 #include "runtime/device/cuda/op_launch.h"
 #if TRIREME_HAVE_MLIR
 #include "codegen/codegen.h"

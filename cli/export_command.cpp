@@ -15,7 +15,7 @@
 #include "ir/plan/plan.h"
 #include "ir/spec/load.h"
 #include "ir/spec/shipped.h"
-#include "planner/check.h"
+#include "planner/answer/check.h"
 
 namespace trireme::cli {
 namespace {

@@ -7,8 +7,8 @@
 #include "codegen/export/export.h"
 #include "ir/plan/choices.h"
 #include "ir/spec/load.h"
-#include "planner/pins.h"
 #include "planner/question.h"
+#include "planner/search/pins.h"
 
 namespace trireme::cli {
 namespace {

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "codegen/export/framework.h"
-#include "planner/pins.h"
+#include "planner/search/pins.h"
 #include "planner/whatif/sweep.h"
 
 namespace trireme::cli {

@@ -15,10 +15,10 @@
 #include "ir/program/trace.h"
 #include "ir/spec/document.h"
 #include "ir/spec/load.h"
-#include "planner/check.h"
-#include "planner/pins.h"
-#include "planner/report.h"
-#include "planner/timeline.h"
+#include "planner/answer/check.h"
+#include "planner/answer/report.h"
+#include "planner/answer/timeline.h"
+#include "planner/search/pins.h"
 
 namespace trireme::cli {
 namespace {

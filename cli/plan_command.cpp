@@ -27,11 +27,12 @@
 #include "ir/base/format.h"
 #include "ir/program/trace.h"
 #include "ir/spec/load.h"
-#include "planner/recommend.h"
-#include "planner/relax.h"
-#include "planner/report.h"
-#include "planner/search.h"
-#include "planner/timeline.h"
+#include "planner/answer/recommend.h"
+#include "planner/answer/report.h"
+#include "planner/answer/timeline.h"
+#include "planner/plan_text.h"
+#include "planner/search/relax.h"
+#include "planner/search/search.h"
 
 namespace trireme::cli {
 namespace {

@@ -18,9 +18,9 @@
 #include "cost_models/validation/report.h"
 #include "ir/base/format.h"
 #include "ir/spec/suggestion.h"
-#include "planner/check.h"
+#include "planner/answer/check.h"
+#include "planner/answer/report.h"
 #include "planner/question.h"
-#include "planner/report.h"
 
 namespace trireme::cli {
 namespace {

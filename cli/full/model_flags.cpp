@@ -16,7 +16,7 @@
 #include "ir/plan/plan.h"
 #include "ir/spec/load.h"
 #include "ir/spec/print.h"
-#include "planner/timeline.h"
+#include "planner/answer/timeline.h"
 
 namespace trireme::cli {
 namespace {

@@ -18,9 +18,10 @@
 #include "ir/spec/document.h"
 #include "ir/spec/load.h"
 #include "ir/spec/shipped.h"
-#include "planner/check.h"
-#include "planner/report.h"
-#include "planner/search.h"
+#include "planner/answer/check.h"
+#include "planner/answer/report.h"
+#include "planner/plan_text.h"
+#include "planner/search/search.h"
 #include "planner/supported.h"
 #include "planner/whatif/changes.h"
 

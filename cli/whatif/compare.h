@@ -4,7 +4,7 @@
 
 #include "cli/inputs.h"
 #include "ir/base/status.h"
-#include "planner/outlook.h"
+#include "planner/answer/outlook.h"
 #include "planner/whatif/difference.h"
 #include "planner/whatif/rows.h"
 

@@ -8,7 +8,7 @@
 #include "cli/output/wrap.h"
 #include "cli/whatif/report.h"
 #include "ir/spec/load.h"
-#include "planner/search.h"
+#include "planner/search/search.h"
 #include "planner/whatif/changes.h"
 
 namespace trireme::cli {

@@ -11,7 +11,8 @@
 #include "cost_models/formulas.h"
 #include "ir/base/format.h"
 #include "ir/spec/load.h"
-#include "planner/report.h"
+#include "planner/answer/report.h"
+#include "planner/certainty.h"
 #include "planner/whatif/answers.h"
 
 namespace trireme::cli {

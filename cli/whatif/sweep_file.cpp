@@ -14,7 +14,7 @@
 #include "ir/base/version.h"
 #include "ir/spec/load.h"
 #include "ir/spec/quantity.h"
-#include "planner/report.h"
+#include "planner/parts.h"
 
 namespace trireme::cli {
 namespace {

@@ -7,8 +7,9 @@
 #include <nlohmann/json.hpp>
 
 #include "ir/spec/load.h"
-#include "planner/relax.h"
-#include "planner/report.h"
+#include "planner/answer/report.h"
+#include "planner/parts.h"
+#include "planner/search/relax.h"
 #include "planner/whatif/answers.h"
 #include "planner/whatif/hardware.h"
 #include "planner/whatif/values.h"

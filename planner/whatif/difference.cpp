@@ -7,8 +7,8 @@
 #include <numeric>
 
 #include "ir/base/format.h"
-#include "planner/report.h"
-#include "planner/search.h"
+#include "planner/parts.h"
+#include "planner/search/search.h"
 #include "planner/supported.h"
 
 namespace trireme::planner {

@@ -1,4 +1,4 @@
-#include "planner/report.h"
+#include "planner/plan_text.h"
 #include "planner/whatif/change_lines.h"
 #include "planner/whatif/changes.h"
 

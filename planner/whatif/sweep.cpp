@@ -10,10 +10,11 @@
 #include <thread>
 #include <tuple>
 
-#include "planner/outlook.h"
-#include "planner/pins.h"
-#include "planner/report.h"
-#include "planner/search.h"
+#include "planner/answer/outlook.h"
+#include "planner/certainty.h"
+#include "planner/plan_text.h"
+#include "planner/search/pins.h"
+#include "planner/search/search.h"
 
 namespace trireme::planner {
 namespace {

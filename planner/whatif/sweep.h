@@ -10,9 +10,9 @@
 #include <vector>
 
 #include "ir/base/status.h"
-#include "planner/block_costs.h"
 #include "planner/query.h"
-#include "planner/search.h"
+#include "planner/search/search.h"
+#include "planner/space/block_costs.h"
 
 namespace trireme::planner {
 

@@ -46,6 +46,12 @@ expect_faults(runtime/comm/a.cpp "#include \"ir/plan/p.h\"\n"
 expect_faults(planner/a.cpp "#include <mlir/IR/Types.h>\n#include \"llvm/ADT/STLExtras.h\"\n"
               "allowed only in: ir/dialect, codegen" "allowed only in: ir/dialect, codegen")
 
+# Folders inside the planner have arrows of their own; a fault is told once.
+expect_faults(planner/cuts/a.cpp "#include \"planner/q.h\"\n#include \"planner/space/s.h\"\n")
+expect_faults(planner/cuts/a.cpp "#include \"planner/search/s.h\"\n" "^planner/cuts/a.cpp:1: .*planner/cuts may")
+expect_faults(planner/a.cpp "#include \"planner/space/s.h\"\n" "planner may use only")
+expect_faults(planner/other/a.cpp "#include \"planner/q.h\"\n#include \"cli/c.h\"\n" "planner may use only")
+
 # A path that is not from the root would hide the folder that it names.
 expect_faults(ir/base/a.h "#include \"../plan/p.h\"\n" "write the path from the root")
 expect_faults(ir/base/a.h "#include \"a.h\"\n" "write the path from the root")

@@ -6,10 +6,12 @@
 #include <fstream>
 
 #include "ir/spec/load.h"
-#include "planner/search.h"
+#include "planner/search/search.h"
 
 namespace trireme::planner {
 namespace {
+
+using testing::HasSubstr;
 
 TEST(OwnStack, IsTheShippedProfile) {
   spec::StackProfile shipped = spec::loadStack("trireme").value();

@@ -2,12 +2,12 @@
 #pragma once
 #include <algorithm>
 
-#include "planner/best_cut.h"
-#include "planner/cuts.h"
-#include "planner/own_cuts.h"
+#include "planner/cuts/best_cut.h"
+#include "planner/cuts/cuts.h"
+#include "planner/cuts/own_cuts.h"
 #include "planner/query.h"
-#include "planner/search.h"
-#include "planner/space.h"
+#include "planner/search/search.h"
+#include "planner/space/space.h"
 #include "tests/cost_models/small_specs.h"
 
 namespace trireme::planner {

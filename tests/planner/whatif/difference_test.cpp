@@ -5,7 +5,7 @@
 #include <cmath>
 #include <random>
 
-#include "planner/outlook.h"
+#include "planner/answer/outlook.h"
 #include "tests/planner/small_query.h"
 
 namespace trireme::planner {

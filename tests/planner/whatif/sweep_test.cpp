@@ -4,7 +4,8 @@
 
 #include <limits>
 
-#include "planner/report.h"
+#include "planner/certainty.h"
+#include "planner/plan_text.h"
 #include "tests/planner/small_query.h"
 
 namespace trireme::planner {

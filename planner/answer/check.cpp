@@ -1,0 +1,163 @@
+#include "planner/answer/check.h"
+
+#include <fmt/format.h>
+
+#include "ir/plan/choices.h"
+#include "ir/spec/load.h"
+#include "ir/spec/shipped.h"
+#include "ir/spec/stack_on_device.h"
+#include "planner/question.h"
+#include "planner/supported.h"
+
+namespace trireme::planner {
+namespace {
+
+bool fits(const Alternative& a) {
+  return a.outcome != Outcome::kForbidden && a.outcome != Outcome::kDoesNotFit;
+}
+
+// Whether `a` helps more than `b`, where both help.
+bool helpsMore(const Alternative& a, const Alternative& b) {
+  if (fits(a) != fits(b)) return fits(a);
+  return fits(a) ? a.difference < b.difference : a.missing < b.missing;
+}
+
+std::optional<Alternative> bestChange(const cost::Estimate& estimate,
+                                      const std::vector<Alternative>& changes) {
+  std::optional<Alternative> best;
+  for (const Alternative& a : changes) {
+    if (a.outcome == Outcome::kForbidden) continue;
+    const bool helps =
+        estimate.fits() ? a.outcome == Outcome::kFaster : fits(a) || a.missing < estimate.missing();
+    if (helps && (!best || helpsMore(a, *best))) best = a;
+  }
+  return best;
+}
+
+Status enoughDevices(const plan::Plan& plan, const spec::ClusterSpec& cluster) {
+  if (plan.numRanks() <= cluster.numDevices) return {};
+  return invalidArgument(fmt::format(
+      "the plan needs {} devices (tp {} x pp {} x cp {} x dp {}), cluster '{}' has {}",
+      plan.numRanks(), plan.tp, plan.pp, plan.cp, plan.dp(), cluster.name, cluster.numDevices));
+}
+
+}  // namespace
+
+Query queryOf(const plan::Plan& plan, const spec::ModelSpec& model,
+              const spec::ClusterSpec& cluster, const spec::StackProfile& stack) {
+  Query query;
+  query.model = model;
+  query.training = plan.training;
+  query.cluster = cluster;
+  query.stack = stack;
+  query.pins.gpus = plan.numRanks();
+  query.vocabMultiple = plan.vocabMultiple;
+  return withStackOnDevice(query);
+}
+
+Result<spec::StackProfile> stackFor(const plan::Plan& plan, const std::string& file,
+                                    const std::string& stackPath) {
+  if (!stackPath.empty()) return spec::loadStack(stackPath);
+  if (plan.stack == spec::StackProfile{}.name) return ownStack();
+  if (spec::findShipped(spec::ShippedKind::kStack, plan.stack)) return spec::loadStack(plan.stack);
+  return Error(invalidArgument(fmt::format(
+      "{}: the plan was made for stack '{}': give its profile with --stack", file, plan.stack)));
+}
+
+Result<Query> pricingQuery(const plan::Plan& plan, const std::string& file,
+                           const spec::ModelSpec& model, spec::ClusterSpec cluster,
+                           const std::string& stackPath) {
+  if (const Status status = plan::verifyPlan(plan, model); !status.ok())
+    return Error(status.withContext(file));
+  TRIREME_ASSIGN_OR_RETURN(const spec::StackProfile stack, stackFor(plan, file, stackPath));
+  Result<spec::ClusterSpec> grown = spec::withRoomFor(std::move(cluster), plan.numRanks());
+  if (!grown.has_value()) return Error(grown.error().withContext(file));
+  return queryOf(plan, model, *std::move(grown), stack);
+}
+
+Status checkNamedStack(const plan::Plan& plan, const std::string& file,
+                       const spec::ModelSpec& model, const std::string& stackPath) {
+  const Result<spec::StackProfile> stack = stackFor(plan, file, stackPath);
+  if (!stack.has_value()) return stackPath.empty() ? Status() : stack.error();
+  // The device is not known, the precision is.
+  return checkSupported(plan, model, spec::stackOn(*stack, plan.training.precision, {}))
+      .withContext(file);
+}
+
+plan::Plan onHostsOf(const spec::ClusterSpec& cluster, plan::Plan plan) {
+  if (plan.devicesPerHost == 0) plan.devicesPerHost = cluster.devicesPerHost();
+  return plan;
+}
+
+std::string otherStackNote(const plan::Plan& plan, const std::string& file,
+                           const spec::StackProfile& stack) {
+  if (plan.stack == stack.name) return "";
+  return fmt::format("{}: made for stack '{}', priced for '{}'", file, plan.stack, stack.name);
+}
+
+namespace {
+
+// As searches place them for launchers.
+int64_t usualPerHost(const plan::Plan& plan, int64_t host) {
+  const int64_t ranks = plan.numRanks();
+  const int64_t part = plan::alikeOfHost(ranks, plan.tp, host, ranks * host).value_or(host);
+  return plan::ranksPerHost(ranks, plan.tp, part).value_or(host);
+}
+
+std::string counted(int64_t count, const char* what) {
+  return fmt::format("{} {}{}", count, what, count == 1 ? "" : "s");
+}
+
+}  // namespace
+
+std::string otherHostsNote(const plan::Plan& plan, const std::string& file, int64_t launched,
+                           const spec::ClusterSpec& cluster) {
+  const int64_t host = cluster.devicesPerHost(), ranks = plan.numRanks();
+  if (host == 0 || launched == 0 || usualPerHost(plan, host) == launched) return "";
+  const int64_t hosts = (ranks + launched - 1) / launched, block = cluster.tiers.front().devices;
+  const int64_t ofPrice = (ranks + host - 1) / host;
+  const bool hasBlocks = host < block;  // of several hosts
+  const bool isInBlock = hasBlocks && ofPrice * host <= block;
+  if (launched < host && hasBlocks && hosts * host <= block) return "";
+  if (launched > host && isInBlock && hosts == 1) return "";
+  std::string why =
+      fmt::format("groups that lie across hosts here may lie within one of {} there", launched);
+  if (launched < host)
+    why = fmt::format("groups that lie within a host of {} here lie across hosts there", host);
+  else if (isInBlock)
+    why = fmt::format("all lie within a block of {} here", block);
+  return fmt::format(
+      "{}: launches {} on {}{}; priced are all {} on {} of {} devices, those of cluster '{}': {}, "
+      "and its step takes another time",
+      file, counted(launched, "rank"), hosts > 1 ? "each of " : "", counted(hosts, "host"), ranks,
+      counted(ofPrice, "host"), host, cluster.name, why);
+}
+
+Result<PlanCheck> checkPlan(const plan::Plan& plan, const Query& query,
+                            const SearchProgress& progress) {
+  TRIREME_RETURN_IF_ERROR(plan::verifyPlan(plan, query.model));
+  const plan::Plan placed = onHostsOf(query.cluster, plan);
+  TRIREME_RETURN_IF_ERROR(checkSupported(placed, query.model, query.stack));
+  TRIREME_RETURN_IF_ERROR(enoughDevices(plan, query.cluster));
+  const CostFunctions costs = modelCosts(query);
+  PlanCheck check;
+  check.plan = placed;
+  TRIREME_ASSIGN_OR_RETURN(check.estimate, costs.estimate(plan));
+  TRIREME_ASSIGN_OR_RETURN(check.explanation, explain(query, placed, check.estimate, costs));
+  TRIREME_ASSIGN_OR_RETURN(const std::vector<Alternative> changes,
+                           singleChanges(query, placed, check.estimate, costs, Reach::kAny));
+  check.bestChange = bestChange(check.estimate, changes);
+  Result<PlanResult> optimum = searchPlan(query, costs, progress);
+  if (optimum.has_value()) {
+    check.optimum = *std::move(optimum);
+    // The plan is the optimum whatever it says of hosts.
+    check.optimum->plan.devicesPerHost = placed.devicesPerHost;
+  } else if (optimum.error().code() == StatusCode::kInfeasible) {
+    check.noOptimum = optimum.error().message();
+  } else {
+    return Error(optimum.error());
+  }
+  return check;
+}
+
+}  // namespace trireme::planner

@@ -1,0 +1,163 @@
+#include "planner/answer/recommend.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "cost_models/topology.h"
+#include "planner/answer/report.h"
+#include "planner/certainty.h"
+#include "planner/parts.h"
+#include "planner/search/frontier.h"
+#include "planner/search/pins.h"
+
+namespace trireme::planner {
+
+namespace {
+
+// What follows from an answer's single changes is looked at so often.
+constexpr int kMostAdopted = 4;
+
+// Runners-up are of other degrees than the winner, fastest first.
+void rankAgain(const CostedPlan& before, PlanResult& result) {
+  const CostedPlan winner{result.plan, result.estimate};
+  const size_t shown = result.runnersUp.size();
+  std::vector<RunnerUp> runners = std::move(result.runnersUp);
+  result.runnersUp.clear();
+  if (degreesOf(before.plan) != degreesOf(winner.plan))
+    result.runnersUp.push_back(runnerUpOf(before, winner));
+  for (const RunnerUp& runner : runners)
+    if (degreesOf(runner.plan) != degreesOf(winner.plan))
+      result.runnersUp.push_back(runnerUpOf({runner.plan, runner.estimate}, winner));
+  std::stable_sort(result.runnersUp.begin(), result.runnersUp.end(),
+                   [](const RunnerUp& a, const RunnerUp& b) { return a.slower < b.slower; });
+  result.runnersUp.resize(std::min(result.runnersUp.size(), shown));
+}
+
+// A plan that something else than the search found.
+void adopt(CostedPlan faster, const Query& query, PlanResult& result) {
+  const CostedPlan before{std::move(result.plan), std::move(result.estimate)};
+  faster.estimate.memoryAvailable = query.cluster.device.memory;
+  result.plan = std::move(faster.plan);
+  result.estimate = std::move(faster.estimate);
+  result.gpusUsed = result.plan.numRanks();
+  result.partlyFilled = cost::partlyFilled(result.plan, query.cluster);
+  rankAgain(before, result);
+  Certificate& proof = result.certificate;
+  const Seconds step = result.estimate.step;
+  proof.bound = std::min(proof.bound, step);
+  proof.gap = 1 - proof.bound / step;
+  if (!proof.boundOfAllCuts) return;
+  proof.boundOfAllCuts = std::min(*proof.boundOfAllCuts, step);
+  proof.gapOfAllCuts = 1 - *proof.boundOfAllCuts / step;
+}
+
+// Cuts beyond the space are tried of the plans that may win, so that what one choice makes of the
+// winner may have a faster one.
+Status adoptFromWhy(const Query& query, Recommendation& r) {
+  const CostFunctions costs = modelCosts(query);
+  for (int tries = 0; tries < kMostAdopted; ++tries) {
+    const Alternative* fastest = nullptr;
+    for (const Alternative& a : r.why.alternatives)
+      if (a.outcome == Outcome::kFaster && obeys(query.pins, a.plan) &&
+          (fastest == nullptr || a.difference < fastest->difference))
+        fastest = &a;
+    if (fastest == nullptr) return {};
+    CostedPlan faster{fastest->plan, {}};
+    TRIREME_ASSIGN_OR_RETURN(faster.estimate, costs.estimate(faster.plan));
+    if (!faster.estimate.fits() || faster.estimate.step >= r.result.estimate.step) return {};
+    adopt(std::move(faster), query, r.result);
+    TRIREME_ASSIGN_OR_RETURN(r.why, explain(query, r.result));
+  }
+  return {};
+}
+
+// Uneven cuts are tried where memory is tight alone, so that with less of it a faster plan may come
+// out.
+Result<Roomier> roomierThan(const PlanResult& tight, const Query& asked) {
+  Query query = asked;
+  query.cluster.device.memory = certainMemory(tight.estimate);
+  query.topK = 1;
+  Result<PlanResult> result = searchPlan(query, modelCosts(query));
+  if (!result.has_value() && result.error().code() == StatusCode::kInfeasible) return Roomier{};
+  if (!result.has_value()) return Error(result.error());
+  return Roomier{CostedPlan{std::move(result->plan), std::move(result->estimate)}};
+}
+
+// The explanation of the answer, and what it or a search that leaves room finds better than it.
+Status improve(const Query& query, const OutlookProgress& progress, Recommendation& r) {
+  TRIREME_ASSIGN_OR_RETURN(r.why, explain(query, r.result));
+  TRIREME_RETURN_IF_ERROR(adoptFromWhy(query, r));
+  r.roomier.reset();
+  if (!isTight(r.result.estimate)) return {};
+  if (progress) progress(1, "leaving room in memory");
+  TRIREME_ASSIGN_OR_RETURN(Roomier roomier, roomierThan(r.result, query));
+  if (!roomier.plan || roomier.plan->estimate.step >= r.result.estimate.step) {
+    r.roomier = std::move(roomier);
+    return {};
+  }
+  adopt(*std::move(roomier.plan), query, r.result);
+  TRIREME_ASSIGN_OR_RETURN(r.why, explain(query, r.result));
+  return {};
+}
+
+// What a look around comes upon that the search has missed is the answer.
+Status lookAround(const Query& query, const OutlookProgress& progress, Recommendation& r) {
+  for (;;) {
+    TRIREME_ASSIGN_OR_RETURN(Outlook outlook, planner::lookAround(query, r.result, progress));
+    if (!outlook.better) {
+      r.outlook = std::move(outlook);
+      return {};
+    }
+    adopt(*std::move(outlook.better), query, r.result);
+    TRIREME_RETURN_IF_ERROR(improve(query, progress, r));
+  }
+}
+
+}  // namespace
+
+Result<Recommendation> recommend(const Query& query, PlanResult result,
+                                 const RecommendOptions& options, const OutlookProgress& progress) {
+  Recommendation r;
+  r.result = std::move(result);
+  TRIREME_RETURN_IF_ERROR(improve(query, progress, r));
+  if (options.looksAround) TRIREME_RETURN_IF_ERROR(lookAround(query, progress, r));
+  if (progress) progress(1, "simulating the step");
+  cost::SimulationOptions simulation;
+  simulation.path = true;
+  simulation.tasks = options.tasks;
+  simulation.trace = options.trace;
+  TRIREME_ASSIGN_OR_RETURN(r.played, playPlan(query, r.result.plan, simulation));
+  r.path = pathOf(query, r.result.plan, r.played.simulation, r.result.estimate.step);
+  if (options.playsRunnersUp)
+    for (RunnerUp& runner : r.result.runnersUp) {
+      if (progress) progress(1, "simulating the runners-up");
+      TRIREME_ASSIGN_OR_RETURN(const PlayedPlan played, playPlan(query, runner.plan, {}));
+      runner.simulated = played.simulation.makespan;
+    }
+  return r;
+}
+
+nlohmann::json toJson(const Recommendation& r, bool withPath) {
+  nlohmann::json json = toJson(r.result);
+  if (r.roomier) json["roomier"] = toJson(*r.roomier);
+  for (const Alternative& alternative : r.why.alternatives)
+    json["why"].push_back(toLine(alternative));
+  json["stageBytes"] = stagesJson(r.why.stages);
+  json["simulatedSeconds"] = r.path.simulated.count();
+  if (r.outlook) json["outlook"] = toJson(*r.outlook);
+  if (withPath) json["criticalPath"] = toJson(r.path);
+  return json;
+}
+
+std::string toText(const Recommendation& r, const Query& query, bool withPath) {
+  return fmt::format("{}{}{}{}{}{}", toText(query), toTable(r.result),
+                     r.roomier ? toTable(*r.roomier, r.result) : "",
+                     toTable(r.why, r.result.estimate),
+                     withPath ? toTable(r.path) : simulatedLine(r.path),
+                     r.outlook ? toTable(*r.outlook, r.result) : "");
+}
+
+}  // namespace trireme::planner

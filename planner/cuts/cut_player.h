@@ -1,0 +1,123 @@
+// Plays cuts of a plan's layers and keeps the fastest. Internal to planner/.
+#pragma once
+#include <cstdint>
+#include <deque>
+#include <limits>
+#include <map>
+#include <memory>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "cost_models/pipeline.h"
+#include "cost_models/play.h"
+#include "planner/cuts/best_cut.h"
+
+namespace trireme::planner {
+
+using Counts = std::vector<std::vector<int64_t>>;  // of layers, by stage and chunk
+
+// What the stages of one plan cost, each with layers of its own, by chunk.
+class StageCosts {
+ public:
+  struct Stage {
+    cost::StageTimes times;
+    cost::OnceTimes once;
+  };
+  virtual ~StageCosts() = default;
+  // Stages of a kind take equally long with the same layers; what they need in memory may differ.
+  virtual size_t kindOf(size_t rank) const { return rank; }
+  virtual Stage stageOf(size_t rank, const std::vector<int64_t>& counts) = 0;
+  virtual bool fits(size_t rank, const std::vector<int64_t>& counts) = 0;
+  // Whether the first chunk, with the embedding, and the last, with the head, may have no layer.
+  virtual bool takesEmptyEnds() const = 0;
+};
+
+// A step is (cost::flushTime + the longest `once` (OnceTimes)) factor. What is played is limited by
+// passes of chunks, what is looked at and found too slow by the closed form is not.
+class CutPlayer {
+ public:
+  // `pipeline` but for its stages. `weight`: of a pass forward and backward on a critical path; W
+  // counts as a forward.
+  // `costs` and `flush` must outlive the player. Cuts that take more than `limit` count as slow.
+  CutPlayer(StageCosts& costs, cost::FlushPlayer& flush, cost::Pipeline pipeline, PassTimes weight,
+            double factor, std::optional<Seconds> limit, int64_t mostPasses);
+  ~CutPlayer() { flush_.trim(); }
+
+  bool mayPlay() const { return numPasses_ < mostPasses_; }
+  int64_t numPasses() const { return numPasses_; }
+  // From now on so many passes, and cuts that take no more than `limit`.
+  void allow(int64_t passes, Seconds limit) {
+    mostPasses_ = numPasses_ + passes;
+    limit_ = limit;
+  }
+  // What counts so far: nothing slower is of interest.
+  Seconds limit() const { return best_ ? std::min(limit_, best_->step) : limit_; }
+  const std::optional<CutSearch::Cut>& best() const { return best_; }
+  // None from now on.
+  std::optional<CutSearch::Cut> takeBest() { return std::exchange(best_, std::nullopt); }
+  double factor() const { return factor_; }
+  bool takesEmptyEnds() const { return costs_.takesEmptyEnds(); }
+
+  // A stage, and its part of the closed form with transfers that stop it: with paths through the
+  // first and the last chunks, or of a split backward the first of its three, through the forwards.
+  struct Stage {
+    cost::StageTimes times;
+    double all = 0, first = 0, last = 0;
+    cost::OnceTimes once;
+  };
+  const Stage& stageOf(size_t rank, const std::vector<int64_t>& counts);
+  bool fits(size_t rank, const std::vector<int64_t>& counts);
+  bool fits(const Counts& counts);
+
+  // Whether it is the best so far. Does nothing where a stage does not fit.
+  bool play(const Counts& counts);
+  // Of a cut, whether it fits or not.
+  Seconds timeOf(const Counts& counts);
+  // Of the tasks of the stages from `first` on.
+  std::shared_ptr<const cost::TaskOrder> orderOf(const cost::Pipeline& pipeline, size_t first) {
+    return flush_.orderOf(pipeline, first);
+  }
+
+  // Whole layers near those of every chunk, by stages, `left` in all, that fit: rounded down, and
+  // then one more where the most is missing, as far as ranks have memory. None: they have too
+  // little.
+  std::optional<Counts> nearest(const std::vector<double>& layers, int64_t left, int64_t chunks);
+
+  // Moves layers, one at a time, from chunks that the critical path of the best cut passes often,
+  // and from the stage with the longest `once`, to those that it passes seldom, as long as the best
+  // becomes faster by it: from so many chunks to so many.
+  void descend(size_t mostEnds);
+
+ private:
+  struct Chunk {
+    size_t rank = 0, chunk = 0;
+  };
+
+  int64_t leastOf(const Chunk& at, const Counts& counts) const;
+  bool mayGive(const Chunk& at, const Counts& counts) const {
+    return counts[at.rank][at.chunk] > leastOf(at, counts);
+  }
+  std::vector<Chunk> byPasses();
+  bool stepDown(size_t mostEnds);
+  cost::OnceTimes put(const Counts& counts);  // into pipeline_; the longest `once`
+
+  StageCosts& costs_;
+  cost::Pipeline pipeline_;
+  cost::FlushPlayer& flush_;
+  const PassTimes weight_;
+  const double factor_;
+  Seconds limit_;
+  int64_t mostPasses_;
+  std::deque<std::map<std::vector<int64_t>, Stage>> known_;   // of every kind; none moves
+  std::deque<std::map<std::vector<int64_t>, bool>> fitting_;  // of every rank
+  std::map<Counts, Seconds> played_;
+  std::optional<CutSearch::Cut> best_;
+  Counts counts_;  // of the best
+  int64_t numPasses_ = 0;
+};
+
+// Of every stage the layers of its chunks.
+Counts countsOf(const Ranges& ranges);
+
+}  // namespace trireme::planner

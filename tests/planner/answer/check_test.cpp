@@ -1,0 +1,282 @@
+#include "planner/answer/check.h"
+
+#include <gmock/gmock.h>
+
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "planner/answer/report.h"
+#include "planner/plan_text.h"
+#include "tests/planner/small_query.h"
+
+namespace trireme::planner {
+namespace {
+
+using ::testing::HasSubstr;
+
+plan::Plan bestPlan(const Query& query) {
+  const auto result = searchPlan(query);
+  EXPECT_TRUE(result.has_value());
+  return result->plan;
+}
+
+PlanCheck checked(const plan::Plan& plan, const Query& query) {
+  const auto check = checkPlan(plan, queryOf(plan, query.model, query.cluster, query.stack));
+  EXPECT_TRUE(check.has_value()) << check.error().message();
+  return *check;
+}
+
+std::string refusalOfPlan(const plan::Plan& plan, const Query& query) {
+  const auto check = checkPlan(plan, queryOf(plan, query.model, query.cluster, query.stack));
+  EXPECT_FALSE(check.has_value());
+  return check.has_value() ? "" : check.error().message();
+}
+
+TEST(CheckPlan, TheOptimumIsNotBehindItself) {
+  const Query query = smallQuery(8, 6, 24);
+  plan::Plan best = bestPlan(query);
+  best.devicesPerHost = 3;  // which changes no number
+  const PlanCheck check = checked(best, query);
+  ASSERT_TRUE(check.optimum);
+  EXPECT_EQ(check.plan, check.optimum->plan);
+  EXPECT_EQ(check.behind(), Seconds(0));
+  EXPECT_FALSE(check.bestChange);
+  EXPECT_THAT(toTable(check, query.cluster), HasSubstr("0.0 %: the plan is the optimum"));
+}
+
+// The optimum with one choice spoiled: undoing that is a single change, and no plan is faster than
+// what it leads to.
+TEST(CheckPlan, FindsTheOneChangeThatLeadsBackToTheOptimum) {
+  const Query query = smallQuery(8, 6, 24);
+  const plan::Plan best = bestPlan(query);
+  plan::Plan spoiled = best;
+  spoiled.recompute = plan::Recompute::kFull;
+  ASSERT_NE(best.recompute, spoiled.recompute);
+  const PlanCheck check = checked(spoiled, query);
+  ASSERT_TRUE(check.optimum && check.bestChange);
+  EXPECT_GT(check.behind(), Seconds(0));
+  EXPECT_NEAR(check.behind().count(), -check.bestChange->difference.count(), 1e-15);
+  EXPECT_EQ(check.bestChange->plan, best);
+  EXPECT_EQ(check.optimum->plan, best);
+}
+
+// Choices in which two plans on as many devices differ; dp follows from the other degrees.
+int numDifferences(const plan::Plan& a, const plan::Plan& b) {
+  const bool stages = a.pp != b.pp;
+  const bool schedule = a.schedule != b.schedule || a.virtualStages != b.virtualStages;
+  return (a.tp != b.tp) + stages + (a.cp != b.cp) + schedule +
+         (a.microbatchSize != b.microbatchSize) +
+         (a.recompute != b.recompute || a.recomputeLayers != b.recomputeLayers) +
+         (a.stateSharding != b.stateSharding) + (a.sequenceParallel != b.sequenceParallel) +
+         (a.scatterGather != b.scatterGather) + (a.overlapReductions != b.overlapReductions) +
+         (a.rankOrder != b.rankOrder) + (!stages && !schedule && a.layers != b.layers);
+}
+
+bool isEven(const plan::Plan& plan) {
+  return plan.layers ==
+         plan::evenLayers(plan.layers.back().back().first + plan.layers.back().back().count,
+                          plan.pp, plan.virtualStages);
+}
+
+// However far the one choice is from the plan's: tp 8 of 1, microbatch 8 of 1.
+TEST(CheckPlan, TheBestChangeIsTheBestOfAllPlansThatDifferInOneChoice) {
+  const Query query = smallQuery(8, 4, 16);
+  const CostFunctions costs = modelCosts(query);
+  std::vector<std::pair<plan::Plan, Seconds>> fitting;
+  for (const plan::Plan& plan : everyPlan(query, 8, costs))
+    if (const auto estimate = costs.estimate(plan); estimate.has_value() && estimate->fits())
+      fitting.emplace_back(plan, estimate->step);
+  int far = 0;
+  for (size_t i = 0; i < fitting.size(); i += 101) {
+    const auto& [plan, step] = fitting[i];
+    Seconds fastest = step;
+    for (const auto& [other, otherStep] : fitting)
+      if (numDifferences(plan, other) == 1 &&
+          (isEven(other) || other.layers == plan.layers || other.pp != plan.pp ||
+           other.virtualStages != plan.virtualStages))
+        fastest = std::min(fastest, otherStep);
+    const PlanCheck check = checked(plan, query);
+    const Seconds gain = check.bestChange ? check.bestChange->difference * -1 : Seconds(0);
+    EXPECT_GE(gain.count(), (step - fastest).count() - 1e-15) << summary(plan);
+    const auto& near = check.explanation.alternatives;
+    far += check.bestChange && std::none_of(near.begin(), near.end(), [&](const Alternative& a) {
+             return a.plan == check.bestChange->plan;
+           });
+  }
+  EXPECT_GT(far, 0);
+}
+
+// Every legal plan: never faster than the optimum of its space, and the best change is at least as
+// good as every single change that is shown, priced again.
+TEST(CheckPlan, DistanceAndBestChangeAgreeWithPrices) {
+  const Query query = smallQuery(4, 4, 8);
+  const CostFunctions costs = modelCosts(query);
+  const std::vector<plan::Plan> plans = everyPlan(query, 4, costs);
+  for (size_t i = 0; i < plans.size(); i += TRIREME_SANITIZED ? 370 : 37) {
+    const PlanCheck check = checked(plans[i], query);
+    ASSERT_TRUE(check.optimum);
+    EXPECT_GE(check.behind(), Seconds(0)) << summary(plans[i]);
+    Seconds fastest = check.estimate.step;
+    for (const Alternative& a : check.explanation.alternatives) {
+      if (a.outcome == Outcome::kForbidden) continue;
+      const auto estimate = costs.estimate(a.plan);
+      ASSERT_TRUE(estimate.has_value());
+      if (estimate->fits()) fastest = std::min(fastest, estimate->step);
+    }
+    const Seconds gain = check.bestChange ? check.bestChange->difference * -1 : Seconds(0);
+    EXPECT_GE(gain.count(), (check.estimate.step - fastest).count() - 1e-15) << summary(plans[i]);
+  }
+}
+
+TEST(CheckPlan, SaysByHowManyBytesAPlanDoesNotFit) {
+  Query query = smallQuery(4, 4, 8);
+  const plan::Plan best = bestPlan(query);
+  const Bytes need = checked(best, query).estimate.memory.total();
+  query.cluster.device.memory = need - Bytes(4096);
+  const PlanCheck check = checked(best, query);
+  EXPECT_FALSE(check.estimate.fits());
+  EXPECT_EQ(check.estimate.missing(), Bytes(4096));
+  // Some single change fits, and the fastest of those is named, although none is faster.
+  ASSERT_TRUE(check.bestChange);
+  const auto changed = modelCosts(query).estimate(check.bestChange->plan);
+  ASSERT_TRUE(changed.has_value());
+  EXPECT_TRUE(changed->fits());
+  const std::string table = toTable(check, query.cluster);
+  EXPECT_THAT(table, HasSubstr("fits          no: 4.00 KiB (4096 bytes) too much on stage "));
+  EXPECT_THAT(table, HasSubstr("; fits"));
+}
+
+TEST(CheckPlan, SaysWhenThereIsNoOptimumAtAll) {
+  Query query = smallQuery(4, 4, 8);
+  const plan::Plan best = bestPlan(query);
+  query.cluster.device.memory = Bytes(4096);
+  const PlanCheck check = checked(best, query);
+  EXPECT_FALSE(check.optimum);
+  EXPECT_THAT(check.noOptimum, HasSubstr("no plan fits in memory"));
+  EXPECT_THAT(toTable(check, query.cluster), HasSubstr("optimum       none: no plan fits"));
+  // What comes nearest to fitting.
+  ASSERT_TRUE(check.bestChange);
+  EXPECT_LT(check.bestChange->missing, check.estimate.missing());
+  for (const Alternative& a : check.explanation.alternatives)
+    if (a.outcome == Outcome::kDoesNotFit) {
+      EXPECT_GE(a.missing, check.bestChange->missing);
+    }
+}
+
+TEST(CheckPlan, AsksForTheSameTrainingOnAsManyDevices) {
+  Query query = smallQuery(8, 6, 24);
+  query.pins.gpus = 2;
+  query.vocabMultiple = 16;
+  plan::Plan plan = bestPlan(query);
+  const Query asked = queryOf(plan, query.model, query.cluster, query.stack);
+  EXPECT_EQ(asked.pins.gpus, 2);
+  EXPECT_EQ(asked.training, query.training);
+  EXPECT_EQ(asked.vocabMultiple, 16);
+  EXPECT_EQ(checked(plan, query).optimum->gpusUsed, 2);
+}
+
+TEST(CheckPlan, TheStackIsTheOneThatIsNamedOrThePlansOwn) {
+  plan::Plan plan;
+  EXPECT_EQ(stackFor(plan, "p.yaml", "")->name, "trireme");
+  plan.stack = "nemo";
+  EXPECT_EQ(stackFor(plan, "p.yaml", "")->name, "nemo");
+  EXPECT_EQ(stackFor(plan, "p.yaml", "torchtitan")->name, "torchtitan");
+  plan.stack = "mine";
+  const auto unknown = stackFor(plan, "p.yaml", "");
+  ASSERT_FALSE(unknown.has_value());
+  EXPECT_EQ(unknown.error().message(),
+            "p.yaml: the plan was made for stack 'mine': give its profile with --stack");
+}
+
+TEST(CheckPlan, RefusesWhatCannotBePriced) {
+  Query query = smallQuery(4, 4, 8);
+  const plan::Plan best = bestPlan(query);
+  plan::Plan large = small::plan(query.model, query.training, 4, 2, 2);
+  EXPECT_EQ(refusalOfPlan(large, query),
+            "the plan needs 16 devices (tp 4 x pp 2 x cp 1 x dp 2), cluster 'small' has 4");
+  Query other = query;
+  other.model.numLayers = 5;
+  EXPECT_THAT(refusalOfPlan(best, other), HasSubstr("(P2)"));
+  plan::Plan illegal = best;
+  illegal.microbatchSize = 3;
+  EXPECT_THAT(refusalOfPlan(illegal, query), HasSubstr("(P3)"));
+  plan::Plan endless = small::plan(query.model, query.training, 1, 1, 1);
+  endless.training.globalBatchSize = 4'000'000;
+  EXPECT_THAT(refusalOfPlan(endless, query), HasSubstr("(E7)"));
+  Query poor = query;
+  poor.stack.ownPrograms = false;
+  EXPECT_THAT(refusalOfPlan(endless, poor),
+              HasSubstr("batch 4000000: estimates are of up to 131072 samples per step"));
+  poor.stack.name = "poor";
+  poor.stack.choices.clear();
+  EXPECT_EQ(refusalOfPlan(small::plan(query.model, query.training, 2, 2, 1), poor),
+            "stack 'poor' has no tp 2; nearest: tp 1");
+}
+
+TEST(CheckTable, FitsIntoAHundredColumnsAndNamesAFasterPlan) {
+  const Query query = smallQuery(8, 6, 24);
+  PlanCheck check = checked(small::plan(query.model, query.training, 2, 2, 2), query);
+  std::istringstream lines(toTable(check, query.cluster));
+  for (std::string line; std::getline(lines, line);) EXPECT_LE(line.size(), 100u) << line;
+  // 10 % faster than the best that was found: outside the space, or within the search's gap.
+  check.estimate.step = check.optimum->estimate.step * 0.9;
+  EXPECT_THAT(toTable(check, query.cluster),
+              HasSubstr("faster than the best plan that the search found"));
+  EXPECT_NEAR(toJson(check)["behindPercent"].get<double>(), -10, 1e-9);
+}
+
+// The certificate is the optimum's, whatever the plan's cut is.
+TEST(CheckTable, UnevenChunksAreTheOptimums) {
+  const Query query = smallQuery(8, 6, 24);
+  PlanCheck check = checked(small::plan(query.model, query.training, 2, 2, 2), query);
+  check.optimum->plan.virtualStages = 2;
+  check.optimum->plan.layers = {{{0, 1}, {2, 3}}, {{1, 1}, {5, 1}}};
+  check.optimum->certificate.ofEvenChunks = true;
+  check.optimum->seconds = 0.01;  // where lines break depends on the digits
+  EXPECT_THAT(toTable(check, query.cluster), HasSubstr("optimum's are not even"));
+  EXPECT_THAT(toTable(*check.optimum), HasSubstr("plan's are not even"));
+}
+
+// Hosts of 4 in blocks of 16, two of which have all links of one.
+TEST(OtherHosts, AreNotedWhereTheirLinksAreOthers) {
+  spec::ClusterSpec cluster = small::cluster(64, 16);
+  cluster.hostDevices = 4;
+  plan::Plan plan;
+  plan.dpReplicate = 8;
+  const auto note = [&](int64_t launched) {
+    return otherHostsNote(plan, "run.sh", launched, cluster);
+  };
+  EXPECT_EQ(note(0), "");
+  EXPECT_EQ(note(4), "");
+  EXPECT_EQ(note(2), "");  // four hosts, one block
+  EXPECT_THAT(note(1), HasSubstr("run.sh: launches 1 rank on each of 8 hosts; priced are all 8 on "
+                                 "2 hosts of 4 devices"));
+  EXPECT_EQ(note(8), "");  // one block, or one host
+  plan.dpReplicate = 16;
+  EXPECT_THAT(note(8),
+              HasSubstr("launches 8 ranks on each of 2 hosts; priced are all 16 on 4 hosts "
+                        "of 4 devices, those of cluster 'small': all lie within a block "
+                        "of 16 here"));
+  plan.dpReplicate = 32;
+  EXPECT_THAT(note(8), HasSubstr("groups that lie across hosts here may lie within one of 8"));
+  plan.dpReplicate = 8;
+  cluster.hostDevices = 16;
+  EXPECT_EQ(note(8), "");
+  EXPECT_THAT(note(4), HasSubstr("launches 4 ranks on each of 2 hosts; priced are all 8 on 1 host "
+                                 "of 16 devices"));
+}
+
+TEST(CheckJson, HasThePlanTheOptimumAndTheChanges) {
+  const Query query = smallQuery(8, 6, 24);
+  const PlanCheck check = checked(small::plan(query.model, query.training, 2, 2, 2), query);
+  const nlohmann::json json = toJson(check);
+  EXPECT_EQ(json["plan"].get<std::string>(), plan::printPlan(check.plan));
+  EXPECT_EQ(json["stageBytes"].size(), 2u);
+  EXPECT_TRUE(json["fits"].get<bool>());
+  EXPECT_EQ(json["changes"].size(), check.explanation.alternatives.size());
+  EXPECT_EQ(json["optimum"]["plan"].get<std::string>(), plan::printPlan(check.optimum->plan));
+  EXPECT_DOUBLE_EQ(json["behindSeconds"].get<double>(), check.behind().count());
+}
+
+}  // namespace
+}  // namespace trireme::planner
