@@ -69,6 +69,11 @@ Result<int> runCheck(const CheckOptions& options) {
       planner::pricingQuery(plan, options.plan, model, std::move(cluster), options.stack));
   if (const std::string note = setWidths(file, options.plan, query.stack); !note.empty())
     tell("note: {}\n", note);
+  const spec::StackProfile full = query.stack;
+  if (const std::string note =
+          planner::overlapNote(plan, options.plan, setOverlap(file, query.stack), query, full);
+      !note.empty())
+    tell("note: {}\n", note);
   if (file.framework) TRIREME_RETURN_IF_ERROR(restrict(*file.framework, plan, query));
   if (const std::string note = planner::otherStackNote(plan, options.plan, query.stack);
       !note.empty())

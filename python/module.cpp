@@ -322,6 +322,11 @@ Result<Answer> answerCheck(const CheckRequest& request, const Stop& stop) {
                                                                        cluster, request.stack));
   if (std::string note = codegen::setWidths(imported, request.file, query.stack); !note.empty())
     answer.notes.push_back(std::move(note));
+  const spec::StackProfile full = query.stack;
+  if (std::string note = planner::overlapNote(
+          plan, request.file, codegen::setOverlap(imported, query.stack), query, full);
+      !note.empty())
+    answer.notes.push_back(std::move(note));
   if (std::string note = planner::otherStackNote(plan, request.file, query.stack); !note.empty())
     answer.notes.push_back(std::move(note));
   if (std::string note =

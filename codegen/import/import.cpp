@@ -114,6 +114,21 @@ std::string setWidths(const Imported& imported, const std::string& file,
       file, stack.name, fmt::join(differences, ", "));
 }
 
+std::vector<std::string> setOverlap(const Imported& imported, spec::StackProfile& stack) {
+  std::vector<std::string> switches;
+  const plan::Plan& plan = imported.plan;
+  const auto expose = [&](const std::string& missing, bool isThere, double& share) {
+    if (missing.empty() || !isThere || share >= 1) return;
+    share = 1;
+    switches.push_back(missing);
+  };
+  if (stack.ownPrograms || plan.dp() * plan.cp == 1) return switches;
+  expose(imported.missing.gradients, true, stack.description.gradientExposed);
+  expose(imported.missing.gathers, plan.stateSharding != plan::StateSharding::kNone,
+         stack.description.gatherExposed);
+  return switches;
+}
+
 std::vector<std::string> notesOf(const Imported& imported, const std::string& file) {
   std::vector<std::string> notes;
   for (const std::string& note : imported.notes) notes.push_back(fmt::format("{}: {}", file, note));

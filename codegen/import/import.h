@@ -20,9 +20,17 @@ struct ParameterWidths {
   bool operator==(const ParameterWidths&) const = default;
 };
 
+// Switches that a file leaves out of communication that would run beside computation; empty: it has
+// them, or its program needs none. Reductions of gradients, and gathers of parameters.
+struct MissingOverlap {
+  std::string gradients, gathers;
+  bool operator==(const MissingOverlap&) const = default;
+};
+
 struct Imported {
   plan::Plan plan;  // legal: plan::verifyPlan
   ParameterWidths widths;
+  MissingOverlap missing;
   std::optional<Framework> framework;  // whose file it is; absent: a plan of ours
   int64_t ranksPerHost = 0;            // that its launcher starts on each; 0: it is not said
   std::vector<std::string> unpriced;   // settings that say nothing of the plan, or are not known
@@ -57,6 +65,9 @@ Result<Imported> readPlan(const std::string& text, const std::string& file,
 // Sets what the file's `widths` has, and says what differs from the profile, for plans do not hold
 // it: empty if nothing does. Programs of Trireme's own have no such choice.
 std::string setWidths(const Imported& imported, const std::string& file, spec::StackProfile& stack);
+// Counts in full what the file's `missing` leaves out, and returns its switches: empty if the stack
+// hides nothing in any case, or if the plan has nothing to hide.
+std::vector<std::string> setOverlap(const Imported& imported, spec::StackProfile& stack);
 // What the user should know of it, a line each.
 std::vector<std::string> notesOf(const Imported& imported, const std::string& file);
 

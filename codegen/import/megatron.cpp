@@ -93,10 +93,6 @@ constexpr std::array<std::string_view, 56> kNeutralFlags = {
 
 constexpr std::pair<const char*, const char*> kPricedOtherwise[] = {
     {"--rampup-batch-size", "steps of the full batch are priced"},
-    {"--overlap-grad-reduce",
-     "the stack's profile says what hides behind the backward (gradient_exposed)"},
-    {"--overlap-param-gather",
-     "the stack's profile says what hides behind the forward (gather_exposed)"},
     {"--tp-comm-overlap",
      "the stack's profile says what hides behind products (nemo: some of it)"}};
 
@@ -586,6 +582,8 @@ Result<std::optional<Imported>> importRun(const ShellRun& run, const SlurmNumber
   for (const auto& [name, what] : kPricedOtherwise)
     if (flags.has(name)) imported.notes.push_back(fmt::format("{}: {}", name, what));
   imported.widths = widthsOf(flags);
+  if (!flags.has("--overlap-grad-reduce")) imported.missing.gradients = "--overlap-grad-reduce";
+  if (!flags.has("--overlap-param-gather")) imported.missing.gathers = "--overlap-param-gather";
   imported.plan.stack = stackOf(flags);
   TRIREME_ASSIGN_OR_RETURN(const Ranks ranks,
                            ranksOf(flags, *found, slurm, source.file, source.launch));

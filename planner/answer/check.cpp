@@ -1,7 +1,10 @@
 #include "planner/answer/check.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
+#include "cost_models/estimate.h"
+#include "ir/base/format.h"
 #include "ir/plan/choices.h"
 #include "ir/spec/load.h"
 #include "ir/spec/shipped.h"
@@ -131,6 +134,18 @@ std::string otherHostsNote(const plan::Plan& plan, const std::string& file, int6
       "and its step takes another time",
       file, counted(launched, "rank"), hosts > 1 ? "each of " : "", counted(hosts, "host"), ranks,
       counted(ofPrice, "host"), host, cluster.name, why);
+}
+
+std::string overlapNote(const plan::Plan& plan, const std::string& file,
+                        const std::vector<std::string>& switches, const Query& query,
+                        const spec::StackProfile& full) {
+  if (switches.empty()) return "";
+  const auto with = cost::estimate(query.model, plan, query.cluster, full);
+  if (!with.has_value()) return "";
+  return fmt::format(
+      "{}: without {} communication of data parallelism is counted in full, for it and the "
+      "optimum; the step takes {} with what 'trireme export' writes",
+      file, fmt::join(switches, " and "), formatSeconds(with->step));
 }
 
 Result<PlanCheck> checkPlan(const plan::Plan& plan, const Query& query,

@@ -2,6 +2,7 @@
 #pragma once
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "ir/base/status.h"
 #include "planner/answer/explain.h"
@@ -58,6 +59,13 @@ std::string otherStackNote(const plan::Plan& plan, const std::string& file,
 // one block of the innermost tier, whose links join any two devices alike.
 std::string otherHostsNote(const plan::Plan& plan, const std::string& file, int64_t launched,
                            const spec::ClusterSpec& cluster);
+
+// A plan from `file`, whose program leaves out `switches`, and so runs nothing beside computation
+// that `query` counts in full: how long it takes with them, on `full`, the stack as its profile is.
+// Empty if there are no switches, or if the plan cannot be priced.
+std::string overlapNote(const plan::Plan& plan, const std::string& file,
+                        const std::vector<std::string>& switches, const Query& query,
+                        const spec::StackProfile& full);
 
 // kInvalidArgument: the plan breaks a rule (verifyPlan, which also refuses plans for another
 // model), asks what the stack cannot do on the cluster's hosts, or needs more devices than the

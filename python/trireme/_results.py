@@ -118,7 +118,7 @@ class Plan:
 class Estimate:
     """What a step takes.
 
-    step_seconds: of one step; interval_seconds holds nine runs of ten, where the stack says.
+    step_seconds: of one step; interval_seconds holds nine of ten runs like those compared, where the stack says.
     breakdown_seconds: parts that add up to the step; breakdown_percent: of it.
     memory_bytes: parts, of the fullest device, on pipeline stage memory_stage (from 0). memory_tight: the plan
     fits by less than predicted peaks are off.

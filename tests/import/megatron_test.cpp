@@ -171,8 +171,6 @@ TEST(ImportMegatron, WarmUpIsAFractionOfTheDecay) {
   EXPECT_THAT(ramped.notes,
               ElementsAre(HasSubstr("--lr-decay-style is linear: the plan has a cosine"),
                           HasSubstr("--rampup-batch-size: steps of the full batch"),
-                          HasSubstr("--overlap-grad-reduce: the stack's profile says"),
-                          HasSubstr("--overlap-param-gather: the stack's profile says"),
                           HasSubstr("--tp-comm-overlap: the stack's profile says")));
   EXPECT_THAT(ramped.unpriced, ElementsAre("--our-logs"));
 }
@@ -223,6 +221,36 @@ TEST(ImportMegatron, BordersAreSentWhole) {
   const Result<Imported> told = importedRun(text, "run.sh", model, {});
   EXPECT_FALSE(told->plan.scatterGather);
   EXPECT_THAT(told->unpriced, ::testing::Not(::testing::Contains(HasSubstr("scatter"))));
+}
+
+// Megatron-LM's own default is to overlap nothing, and profiles have what hides with its switches.
+TEST(ImportMegatron, WithoutItsSwitchesNothingOverlaps) {
+  const spec::ModelSpec model = spec::loadModel("gpt3-175b").value();
+  const spec::StackProfile shipped = spec::loadStack("megatron-core").value();
+  const auto read = [&](const std::string& flags) {
+    std::string text = kPublishedRun;
+    text.replace(text.find("1520"), 4, "1560");
+    text.replace(text.find("--fp16"), 6, "--fp16 " + flags);
+    return importedRun(text, "run.sh", model, {}).value();
+  };
+  spec::StackProfile stack = shipped;
+  EXPECT_THAT(setOverlap(read("--use-distributed-optimizer"), stack),
+              ElementsAre("--overlap-grad-reduce", "--overlap-param-gather"));
+  EXPECT_EQ(stack.description.gradientExposed, 1);
+  EXPECT_EQ(stack.description.gatherExposed, 1);
+  stack = shipped;
+  EXPECT_THAT(setOverlap(read("--use-distributed-optimizer --overlap-grad-reduce"), stack),
+              ElementsAre("--overlap-param-gather"));
+  EXPECT_LT(stack.description.gradientExposed, 1);
+  stack = shipped;
+  // Whole optimizers gather nothing.
+  EXPECT_THAT(setOverlap(read("--overlap-grad-reduce"), stack), ElementsAre());
+  EXPECT_EQ(stack, shipped);
+  Imported alone = read("");
+  alone.plan.dpShard = alone.plan.dpReplicate = 1;
+  EXPECT_THAT(setOverlap(alone, stack), ElementsAre());
+  spec::StackProfile old = spec::loadStack("megatron-lm-2021").value();  // has no such thing
+  EXPECT_THAT(setOverlap(read("--use-distributed-optimizer"), old), ElementsAre());
 }
 
 // Megatron-LM accumulates and reduces gradients in fp32 if it trains in bf16 and is not told

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "ir/base/format.h"
 #include "planner/answer/report.h"
 #include "planner/plan_text.h"
 #include "tests/planner/small_query.h"
@@ -264,6 +265,18 @@ TEST(OtherHosts, AreNotedWhereTheirLinksAreOthers) {
   EXPECT_EQ(note(8), "");
   EXPECT_THAT(note(4), HasSubstr("launches 4 ranks on each of 2 hosts; priced are all 8 on 1 host "
                                  "of 16 devices"));
+}
+
+TEST(OverlapNote, SaysWhatTheSwitchesAreWorth) {
+  Query query = smallQuery(8, 6, 24);
+  query.stack.ownPrograms = false;
+  const spec::StackProfile full = query.stack;
+  const plan::Plan plan = bestPlan(query);
+  EXPECT_EQ(overlapNote(plan, "run.sh", {}, query, full), "");
+  const Seconds step = cost::estimate(query.model, plan, query.cluster, full)->step;
+  EXPECT_THAT(overlapNote(plan, "run.sh", {"--a", "--b"}, query, full),
+              AllOf(HasSubstr("run.sh: without --a and --b communication"),
+                    HasSubstr("the step takes " + formatSeconds(step) + " with")));
 }
 
 TEST(CheckJson, HasThePlanTheOptimumAndTheChanges) {
