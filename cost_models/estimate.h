@@ -63,7 +63,8 @@ struct StageCost {
   StageTimes times() const;
 };
 
-// Holds the step's time for nine runs of ten.
+// Holds the step's time for nine of ten runs by whom the stack was compared with, and for about
+// half of those of others (VALIDATION.md, other sources).
 struct Interval {
   Seconds low, high;
   // Runs that were compared had other devices, or few had these (DeviceSpec::caution).

@@ -48,6 +48,8 @@ std::vector<std::string> caveatsOf(const spec::StackProfile& stack,
         "stack {}: no run on GPUs was compared with its predictions, so that they have no "
         "interval; other stacks' have one (--stack)",
         stack.name));
+  if (!stack.caution.empty())
+    caveats.push_back(fmt::format("stack {}: {}", stack.name, stack.caution));
   if (!device.caution.empty())
     caveats.push_back(fmt::format("device {}: {}", device.name, device.caution));
   return caveats;

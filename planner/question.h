@@ -41,7 +41,7 @@ Result<std::vector<std::string>> notesOf(const Question& question,
                                          const spec::TrainingSpec& training);
 
 // What an answer for the stack on the device rests on less than others do, a line each: no measured
-// run, or the device's own caution.
+// run, or the stack's or the device's own caution.
 std::vector<std::string> caveatsOf(const spec::StackProfile& stack, const spec::DeviceSpec& device);
 
 // Gives the cluster from `path` the devices that --gpus wants beyond what it has: more of the same,

@@ -98,6 +98,7 @@ void readOptionals(MapReader& map, StackDescription* stack) {
   readPositiveIfGiven(map, "logit_bytes", &stack->logitBytes);
   notNegative("working_layers", &stack->workingLayers);
   map.optional("keeps_f8", &stack->keepsNarrow);
+  notNegative("bf16_gradient_bytes", &stack->bf16GradientBytes);
   notNegative("step_gradient_bytes", &stack->stepGradientBytes);
   notNegative("step_gradients_at_once", &stack->stepGradientsAtOnce);
   notNegative("f8_copy_bytes", &stack->f8CopyBytes);
@@ -213,6 +214,7 @@ Result<StackProfile> parseStack(const std::string& text, const std::string& name
   map.collectSources(&stack.sources);
   map.required("name", &stack.name);
   map.optional("programs", kPrograms, &stack.ownPrograms);
+  map.optional("caution", &stack.caution);
   TRIREME_RETURN_IF_ERROR(map.firstValueError());  // which keys there are depends on it
   readPositiveIfGiven(map, "compute_capability", &stack.computeCapability);
   if (stack.ownPrograms) {

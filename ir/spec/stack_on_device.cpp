@@ -8,13 +8,17 @@ namespace trireme::spec {
 namespace {
 
 constexpr double kBytesOfF32 = 4;
-constexpr double kFusedCapability = 8.0;
+constexpr double kFusedCapability = 8.0, kCudnnCapability = 9.0;
+
+bool isBefore(double capability, const DeviceSpec& device) {
+  return device.computeCapability > 0 && device.computeCapability < capability;
+}
 
 // Megatron's fused softmax takes 16 bits as well, but runs on any GPU.
 bool isThere(AttentionKind kind, Precision precision, const DeviceSpec& device) {
   if (kind == AttentionKind::kUnfused) return true;
-  const bool isOld = device.computeCapability > 0 && device.computeCapability < kFusedCapability;
-  return byteSize(computeDType(precision)) == 2 && !(isFlash(kind) && isOld);
+  return byteSize(computeDType(precision)) == 2 &&
+         !(isFlash(kind) && isBefore(kFusedCapability, device));
 }
 
 }  // namespace
@@ -22,7 +26,14 @@ bool isThere(AttentionKind kind, Precision precision, const DeviceSpec& device) 
 StackDescription descriptionOn(const StackDescription& stack, Precision precision,
                                const DeviceSpec& device) {
   StackDescription used = stack;
-  if (!isThere(stack.attention, precision, device)) used.attention = stack.attentionElsewhere;
+  if (!isThere(stack.attention, precision, device))
+    used.attention = stack.attentionElsewhere;
+  else if (stack.attention == AttentionKind::kCudnn && isBefore(kCudnnCapability, device))
+    used.attention = AttentionKind::kFlash2;
+  if (precision == Precision::kBf16 && stack.bf16GradientBytes > 0) {
+    used.gradientBytes = stack.bf16GradientBytes;
+    used.stepGradientBytes = 0;  // which the sums are
+  }
   if (precision != Precision::kFp32) return used;
   if (stack.parameterBytes < kBytesOfF32) used.optimizerBytes -= kBytesOfF32;  // the masters
   for (double* bytes : {&used.parameterBytes, &used.gradientBytes, &used.reducedGradientBytes,

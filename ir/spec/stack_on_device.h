@@ -8,11 +8,13 @@
 
 namespace trireme::spec {
 
-// Of fp32: weights, gradients and what is exchanged take 4 bytes, and masters are the weights
-// themselves. Fused attention needs 16 bits and, of NVIDIA's GPUs, compute capability 8.0
-// (FlashAttention 2's README; the backends of Transformer Engine's DotProductAttention), Megatron's
-// fused softmax 16 bits (its FusedScaleMaskSoftmax): elsewhere it is `attentionElsewhere`. The same
-// again where it has been applied.
+// Of bf16: gradients have what `bf16GradientBytes` says. Of fp32: weights, gradients and what is
+// exchanged take 4 bytes, and masters are the weights themselves. Fused attention needs 16 bits
+// and, of NVIDIA's GPUs, compute capability 8.0 (FlashAttention 2's README; the backends of
+// Transformer Engine's DotProductAttention), Megatron's fused softmax 16 bits (its
+// FusedScaleMaskSoftmax): elsewhere it is `attentionElsewhere`. Transformer Engine prefers cuDNN's
+// kernel from 9.0 on and FlashAttention 2 before (get_attention_backend of its
+// dot_product_attention/utils.py, v1 and v2). The same again where it has been applied.
 StackDescription descriptionOn(const StackDescription& stack, Precision precision,
                                const DeviceSpec& device);
 

@@ -76,6 +76,9 @@ struct StackDescription {
 
   // Per parameter on the device.
   double parameterBytes = 2, gradientBytes = 4, optimizerBytes = 12;
+  // Of gradients in bf16, if it is not as in fp16: sums in f32 beside what a backward leaves. 0: it
+  // is.
+  double bf16GradientBytes = 0;
   double reducedGradientBytes = 4;  // per parameter that data-parallel ranks exchange
   double gatheredParameterBytes = 2;
   // While the optimizer works, when activations are gone: gradients in f32, made of shorter ones.
@@ -192,6 +195,7 @@ struct StackProfile {
   bool ownPrograms = true;
   // Unless told otherwise it pads the vocabulary to a multiple of this times tp.
   int64_t vocabMultiple = 128;
+  std::string caution;  // what whoever rests on its predictions has to know; empty: nothing
   double computeCapability = 0;  // of the GPUs that it runs on, at least
   StackDescription description;
   StackSettings settings;

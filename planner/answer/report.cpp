@@ -126,9 +126,9 @@ void appendPlan(std::string& out, const plan::Plan& plan, const cost::Estimate& 
                   e.tokensPerSecond, 100 * e.modelFlopsUtilisation, cost::kModelFlopsConvention));
   if (e.interval)
     appendField(out, "interval",
-                fmt::format("{} to {} for nine runs of ten{}", formatSeconds(e.interval->low),
-                            formatSeconds(e.interval->high),
-                            e.interval->isOfOtherDevices ? " on the GPUs that were compared" : ""));
+                fmt::format("{} to {} for nine of ten runs like those compared{}; half of others",
+                            formatSeconds(e.interval->low), formatSeconds(e.interval->high),
+                            e.interval->isOfOtherDevices ? ", on their GPUs" : ""));
   appendTimes(out, plan, e);
   appendField(out, "memory",
               fmt::format("{} of {} on stage {}, the fullest{}", formatBytes(e.memory.total()),

@@ -59,6 +59,7 @@ constexpr DescribedSetting kDescribedSettings[] = {
     {"optimizer_bytes", &Stack::optimizerBytes},
     {"reduced_gradient_bytes", &Stack::reducedGradientBytes},
     {"gathered_parameter_bytes", &Stack::gatheredParameterBytes},
+    {"bf16_gradient_bytes", &Stack::bf16GradientBytes},
     {"step_gradient_bytes", &Stack::stepGradientBytes},
     {"step_gradients_at_once", &Stack::stepGradientsAtOnce},
     {"f8_copy_bytes", &Stack::f8CopyBytes},

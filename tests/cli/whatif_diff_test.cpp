@@ -141,7 +141,7 @@ TEST_F(WhatifDiff, ADifferenceIsOfWhatTheSoftwareDoesOnEachGpu) {
   expectSuccess(outcome);
   EXPECT_THAT(outcome.out, HasSubstr("the plan of before is not possible after: stack "
                                      "'megatron-core' has no cp"));
-  EXPECT_THAT(outcome.out, HasSubstr("attention cudnn -> unfused"));
+  EXPECT_THAT(outcome.out, HasSubstr("attention flash2 -> unfused"));
   EXPECT_THAT(outcome.out, HasSubstr("choices only before: context_parallel"));
 }
 

@@ -56,6 +56,8 @@ TEST(CaveatsOf, SayWhatAnAnswerRestsOn) {
   EXPECT_THAT(caveats("trireme", "local"), ElementsAre());  // a host, whose kernels are measured
   EXPECT_THAT(caveats("trireme", "dgx-h100"),
               ElementsAre(HasSubstr("stack trireme: no run on GPUs was compared")));
+  EXPECT_THAT(caveats("megatron-deepspeed", "dgx-a100"),
+              ElementsAre(HasSubstr("stack megatron-deepspeed: fitted to the runs of one group")));
   EXPECT_THAT(caveats("deepspeed", "dgx-b200"),
               ElementsAre(HasSubstr("stack deepspeed: no run on GPUs was compared"),
                           HasSubstr("device B200-180GB-SXM: bf16 is fitted to runs of one")));

@@ -51,8 +51,29 @@ TEST(StackOnDevice, MastersThatAreTheParametersStay) {
 
 TEST(StackOnDevice, SixteenBitsOnWhatItWasWrittenForAreAsDescribed) {
   for (const Precision precision : {Precision::kBf16, Precision::kFp16, Precision::kFp8})
-    for (const double capability : {0.0, 8.0, 9.0, 10.0})
+    for (const double capability : {0.0, 9.0, 10.0})
       EXPECT_EQ(stackOn(described(), precision, gpu(capability)), described());
+}
+
+// Transformer Engine's choice; flash-attn's own users have it everywhere.
+TEST(StackOnDevice, CudnnsKernelIsTakenFromHopperOn) {
+  StackDescription stack = described().description;
+  EXPECT_EQ(descriptionOn(stack, Precision::kBf16, gpu(8.0)).attention, AttentionKind::kFlash2);
+  EXPECT_EQ(descriptionOn(stack, Precision::kBf16, gpu(8.9)).attention, AttentionKind::kFlash2);
+  stack.attention = AttentionKind::kFlash;
+  EXPECT_EQ(descriptionOn(stack, Precision::kBf16, gpu(8.0)), stack);
+}
+
+// DeepSpeed's optimizer for bf16.
+TEST(StackOnDevice, GradientsInBf16MayTakeMore) {
+  StackDescription stack = described().description;
+  stack.stepGradientBytes = 4;
+  stack.bf16GradientBytes = 6;
+  EXPECT_EQ(descriptionOn(stack, Precision::kFp16, gpu(9.0)), stack);
+  const StackDescription used = descriptionOn(stack, Precision::kBf16, gpu(9.0));
+  EXPECT_EQ(used.gradientBytes, 6);
+  EXPECT_EQ(used.stepGradientBytes, 0);
+  EXPECT_EQ(descriptionOn(used, Precision::kBf16, gpu(9.0)), used);
 }
 
 TEST(StackOnDevice, OlderGpusHaveNoFusedAttention) {

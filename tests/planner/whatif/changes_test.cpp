@@ -83,6 +83,7 @@ TEST(StackChanges, AChangedKeyIsTheOneThatIsNamed) {
 TEST(StackChanges, NoKeyOfStackFilesIsForgotten) {
   std::set<std::string> known = {"overlap_reductions",  // a choice
                                  "name",
+                                 "caution",
                                  "programs",
                                  "choices",
                                  "precisions",
