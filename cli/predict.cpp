@@ -21,6 +21,7 @@
 #include "planner/answer/check.h"
 #include "planner/answer/report.h"
 #include "planner/question.h"
+#include "planner/supported.h"
 
 namespace trireme::cli {
 namespace {
@@ -101,6 +102,13 @@ Result<const cost::PredictedRow*> findRow(const Rows& all, const std::string& id
   return Error(invalidArgument(fmt::format(
       "--row: no row has the id '{}'{}", id,
       nearest ? fmt::format("; the nearest is '{}'", nearest->row.id) : std::string())));
+}
+
+// Of a row whose software is not what its profile describes nothing is predicted.
+Result<cost::Prediction> predictRow(const cost::Row& row, const cost::Catalogue& catalogue) {
+  TRIREME_ASSIGN_OR_RETURN(const cost::RunQuery run, cost::queryOf(row, catalogue));
+  TRIREME_RETURN_IF_ERROR(planner::checkSupported(run.plan, run.model, run.stack));
+  return cost::predict(row, catalogue);
 }
 
 std::string comparedText(const cost::PredictedRow& row) {
@@ -194,7 +202,7 @@ Result<int> runPredict(const PredictOptions& options, const std::string& output,
   }
   Progress progress;
   for (size_t i = 0; i < all.rows.size(); ++i) {
-    all.rows[i].prediction = cost::predict(all.rows[i].row, catalogue);
+    all.rows[i].prediction = predictRow(all.rows[i].row, catalogue);
     progress.update(static_cast<double>(i + 1) / static_cast<double>(all.rows.size()),
                     fmt::format("{} of {} rows predicted", i + 1, all.rows.size()));
   }

@@ -240,7 +240,7 @@ def generated(binary, folder):
     lines += ["", "## Other sources", "",
               "Runs of `validation/other_runs.csv`, to which nothing was fitted: what to expect of "
               "software, sizes and settings that are not above.", "", *other_sources(others)]
-    lines += ["", "## Peak memory, where published", "", *memory(done), "",
+    lines += ["", "## Peak memory, where published", "", *memory(done + others), "",
               "## The largest errors", "", *worst(done), ""]
     return head + "\n".join(lines) + "\n" + tail
 

@@ -251,10 +251,6 @@ Status setRecompute(const Row& row, Assumptions& assumptions, plan::Plan& plan) 
     assumptions.push_back("(R10) recompute full of a simulator's configuration: none");
   } else if (word == "full") {
     plan.recompute = Recompute::kFull;
-  } else if (word == "selective" && row.schedule.starts_with("FSDP1")) {
-    assumptions.push_back("(R10) selective recompute of FSDP1: every second block");
-    plan.recompute = Recompute::kFull;
-    plan.recomputeLayers = std::max<int64_t>(1, *row.layers / (plan.pp * plan.virtualStages) / 2);
   } else if (word == "selective") {
     plan.recompute = Recompute::kSelective;
   } else if (word != "none") {

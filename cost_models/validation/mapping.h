@@ -52,8 +52,8 @@ struct RunQuery {
 //       replicas, and 5 % on one, where no level counts; level 0 would take 1.4 to 2 times them.
 // (R9)  seq_parallel unpublished: on for tp > 1 under NeMo and torchtitan, off elsewhere; with tp 1
 //       there is none.
-// (R10) recompute unpublished: none. FSDP1 and "selective": every second block, so full for half of
-//       the layers. Rows of vTrain's single-node file state the "full" of a simulator's
+// (R10) recompute unpublished: none. Rows of vTrain's single-node file state the "full" of a
+// simulator's
 //       configuration, but their times hold no second forward: what a layer
 //       takes more at hidden size 2,048 than at 1,024 would be 96 % of the GPU's peak with one, and
 //       is 72 % without (tp 1, from 4 to 8 sequences): none. The rule knows these rows by the name

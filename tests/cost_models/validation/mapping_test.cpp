@@ -262,10 +262,11 @@ TEST(R10Recompute, UnpublishedIsNone) {
   EXPECT_THAT(skipAfter([](Row& r) { r.recompute = "half"; }), HasSubstr("recompute 'half'"));
 }
 
-TEST(R10Recompute, SelectiveOfFsdp1IsEverySecondBlock) {
+// What that is, the profile says.
+TEST(R10Recompute, SelectiveOfFsdp1IsAsOfOthers) {
   const plan::Plan plan = queryAfter([](Row& r) { r.schedule = "FSDP1"; }, llamaRow()).plan;
-  EXPECT_EQ(plan.recompute, Recompute::kFull);
-  EXPECT_EQ(plan.recomputeLayers, 16);
+  EXPECT_EQ(plan.recompute, Recompute::kSelective);
+  EXPECT_EQ(plan.recomputeLayers, 0);
 }
 
 TEST(R10Recompute, OfASimulatorsConfigurationIsNotThatOfTheRun) {
