@@ -277,6 +277,15 @@ void readRecompute(Config& config, const LaunchOptions& launch, Plan& plan, cons
                 fmt::format("is '{}': every n-th layer cannot be priced; nearest: 'op'", option));
 }
 
+// What PyTorch refuses of the stages and their microbatches, when all of them are read.
+void checkPipeline(Config& config, const ModelSpec& model, const Plan& plan) {
+  if (!config.error().ok() || !plan::verifyPlan(plan, model).ok()) return;
+  if (const auto breach = plan::breachOf(plan, spec::StackRule::kWholeGradientsInPipeline))
+    config.fail("training.local_batch_size",
+                fmt::format("gives {}, which PyTorch refuses; nearest: {}", breach->value,
+                            breach->nearest));
+}
+
 }  // namespace
 
 Result<Imported> importTorchtitan(const std::string& text, const std::string& file,
@@ -299,6 +308,7 @@ Result<Imported> importTorchtitan(const std::string& text, const std::string& fi
   readRecompute(config, launch, plan, file, missing);
   readTorchtitanStages(config, model, plan);
   plan.sequenceParallel = plan.tp > 1;  // its tensor parallelism always is
+  if (missing.ok()) checkPipeline(config, model, plan);
   config.refuseMisspelt();
   TRIREME_RETURN_IF_ERROR(config.error());
   TRIREME_RETURN_IF_ERROR(missing);

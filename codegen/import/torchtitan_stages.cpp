@@ -111,7 +111,13 @@ std::vector<int64_t> countsOf(Config& config, const ModelSpec& model, const Plan
   return counts;
 }
 
-ScheduleKind scheduleOf(Config& config) {
+// A file of orders takes the place of the schedule, where there is a pipeline.
+ScheduleKind scheduleOf(Config& config, int64_t pp) {
+  const char* const kOrders = "parallelism.pipeline_parallel_schedule_csv";
+  if (const std::string orders = config.text(kOrders, ""); !orders.empty() && pp > 1)
+    config.fail(kOrders, fmt::format("is {}: orders of a file cannot be priced; nearest: none, "
+                                     "with pipeline_parallel_schedule \"1F1B\"",
+                                     spec::quoteForMessage(orders)));
   const std::string name = config.choice(
       "parallelism.pipeline_parallel_schedule",
       {"1F1B", "Interleaved1F1B", "GPipe", "1f1b", "interleaved_1f1b", "gpipe"}, "1F1B");
@@ -122,7 +128,7 @@ ScheduleKind scheduleOf(Config& config) {
 }  // namespace
 
 void readTorchtitanStages(Config& config, const ModelSpec& model, Plan& plan) {
-  const ScheduleKind schedule = scheduleOf(config);
+  const ScheduleKind schedule = scheduleOf(config, plan.pp);
   if (plan.pp == 1) {
     plan.layers = plan::evenLayers(model.numLayers, 1, 1);
     for (const char* name : {kParts, kSplitPoints}) config.passOver(name);

@@ -84,6 +84,29 @@ std::string nearestWithWholeParts(const Plan& plan) {
   return fmt::format("sequence {}", (sequence / all + 1) * all);
 }
 
+// Of a replica's sequences, the largest microbatches that leave one to every stage; fewer stages if
+// there are not as many sequences.
+std::string nearestWithEnoughMicrobatches(const Plan& plan) {
+  const int64_t sequences = plan.training.globalBatchSize / plan.dp();
+  if (sequences < plan.pp) return fmt::format("pp {}", std::max<int64_t>(sequences, 1));
+  int64_t size = std::min(plan.microbatchSize, sequences / plan.pp);
+  while (sequences % size != 0) --size;
+  return fmt::format("microbatches of {}", size);
+}
+
+// Of PyTorch's pipelines: reduction of gradients waits for the last microbatch, and schedules of
+// one stage a rank refuse fewer microbatches than stages (PipelineScheduleSingle, Schedule1F1B of
+// torch/distributed/pipelining/schedules.py). Interleaved ones have as many (P7).
+std::optional<RuleBreach> breachOfTorchPipeline(const Plan& p) {
+  if (p.pp == 1) return std::nullopt;
+  if (p.stateSharding == StateSharding::kGradients)
+    return RuleBreach{"state sharding gradients beside a pipeline", "state sharding parameters"};
+  if (p.virtualStages > 1 || p.numMicrobatches() >= p.pp) return std::nullopt;
+  return RuleBreach{fmt::format("{} microbatch{} in {} stages", p.numMicrobatches(),
+                                p.numMicrobatches() == 1 ? "" : "es", p.pp),
+                    nearestWithEnoughMicrobatches(p)};
+}
+
 }  // namespace
 
 std::optional<int64_t> ranksPerHost(int64_t ranks, int64_t tp, int64_t host) {
@@ -131,8 +154,7 @@ std::optional<RuleBreach> breachOf(const Plan& p, spec::StackRule rule) {
                                     spec::precisionName(p.training.precision)),
                         fmt::format("{}, or fp32", kNearest)};
     case StackRule::kWholeGradientsInPipeline:
-      if (p.pp == 1 || p.stateSharding != StateSharding::kGradients) return std::nullopt;
-      return RuleBreach{"state sharding gradients beside a pipeline", kNearest};
+      return breachOfTorchPipeline(p);
     case StackRule::kOptimizerInPipeline:
       if (p.pp == 1 || p.stateSharding <= StateSharding::kOptimizer) return std::nullopt;
       return RuleBreach{

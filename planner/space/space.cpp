@@ -236,6 +236,7 @@ std::optional<plan::RuleBreach> sharingBreach(const Query& query, const Group& g
   plan.tp = group.tp;
   plan.pp = group.pp;
   plan.cp = group.cp;
+  plan.microbatchSize = group.microbatchSize;
   plan.sequenceParallel = group.sequenceParallel;
   plan.stateSharding = sharing.kind;
   plan.dpShard = sharing.dpShard;

@@ -109,6 +109,24 @@ TEST(Refusals, OfTorchtitanIncludeSequencesThatPartsDoNotDivide) {
   EXPECT_THAT(refusal(plan, model, Framework::kTorchtitan), Not(HasSubstr("sequence 16")));
 }
 
+// 8 sequences of a replica by 4 are 2 microbatches; PyTorch's schedules want one for every stage.
+TEST(Refusals, OfTorchtitanIncludePipelinesWithFewMicrobatches) {
+  const spec::ModelSpec model = flavored();
+  Plan plan = small::plan(model, small::training(16, 32), 1, 4, 2);
+  plan.stateSharding = plan::StateSharding::kParameters;
+  std::swap(plan.dpShard, plan.dpReplicate);
+  plan.vocabMultiple = 1;
+  for (const plan::ScheduleKind schedule :
+       {plan::ScheduleKind::k1F1B, plan::ScheduleKind::kGpipe}) {
+    plan.schedule = schedule;
+    plan.microbatchSize = 4;
+    EXPECT_EQ(refusal(plan, model, Framework::kTorchtitan),
+              "torchtitan cannot express 2 microbatches in 4 stages (nearest: microbatches of 2)");
+    plan.microbatchSize = 2;
+    EXPECT_EQ(refusal(plan, model, Framework::kTorchtitan), "exported");
+  }
+}
+
 TEST(Refusals, OfMegatronIncludeSeedsAndWarmUpsThatItAssertsOn) {
   const spec::ModelSpec model = small::gpt(4);
   Plan plan = small::plan(model, small::training(), 1, 1, 1);

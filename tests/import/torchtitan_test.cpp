@@ -156,14 +156,19 @@ TEST(ImportTorchtitan, ReadsThePublishedPresetFor405B) {
                                               "float8.precompute_float8_dynamic_scale_for_fsdp"));
 }
 
+// kPublishedToml with a sequence for each of four stages.
+std::string inFourStages(const std::string& more) {
+  std::string text =
+      replacedInToml("pipeline_parallel_degree = 1", "pipeline_parallel_degree = 4" + more);
+  return text.replace(text.find("batch_size = 2"), 14, "batch_size = 4");
+}
+
 // 126 layers + 1 + 1 are 128 on 4 stages: 32 each, one less on the first and the last.
 // generate_llm_fqn_per_model_part() says so.
 TEST(ImportTorchtitan, EmbeddingAndHeadCountAsLayersOfAPipeline) {
   const spec::ModelSpec model = spec::loadModel("llama3-405b").value();
-  const Result<Imported> imported = readToml(
-      replacedInToml("pipeline_parallel_degree = 1",
-                     "pipeline_parallel_degree = 4\nfsdp_reshard_after_forward = \"never\""),
-      model, {.gpus = 128});
+  const Result<Imported> imported =
+      readToml(inFourStages("\nfsdp_reshard_after_forward = \"never\""), model, {.gpus = 128});
   ASSERT_TRUE(imported.has_value()) << imported.error().message();
   std::vector<int64_t> counts;
   for (const auto& stage : imported->plan.layers) counts.push_back(stage[0].count);
@@ -175,9 +180,7 @@ TEST(ImportTorchtitan, EmbeddingAndHeadCountAsLayersOfAPipeline) {
 TEST(ImportTorchtitan, UnderAPipelineParametersAreGatheredOncePerStep) {
   const spec::ModelSpec model = spec::loadModel("llama3-405b").value();
   const auto read = [&](const std::string& more) {
-    return refusalOfToml(
-        replacedInToml("pipeline_parallel_degree = 1", "pipeline_parallel_degree = 4" + more),
-        model, {.gpus = 128});
+    return refusalOfToml(inFourStages(more), model, {.gpus = 128});
   };
   EXPECT_EQ(read(""), "read");
   EXPECT_THAT(read("\nfsdp_reshard_after_forward = \"always\""),
@@ -393,6 +396,32 @@ TEST(ImportTorchtitan, PipelinesOf2024AreSplitAtPointsIntoPieces) {
   EXPECT_THAT(
       refusalOfToml(text("pipeline_parallel_split_points = \"layers.7,layers.7\"\n"), model),
       HasSubstr("pipeline_parallel_split_points has 'layers.7'; expected layers.8"));
+}
+
+TEST(ImportTorchtitan, PipelinesThatPyTorchRefusesAreRefused) {
+  const spec::ModelSpec model = spec::loadModel("llama3-8b").value();
+  const auto with = [&](int local, const std::string& more, int pp = 4) {
+    return refusalOfToml(
+        fmt::format("[model]\nflavor = \"8B\"\n[training]\nlocal_batch_size = {}\n[parallelism]\n"
+                    "pipeline_parallel_degree = {}\n{}[activation_checkpoint]\nmode = \"none\"\n",
+                    local, pp, more),
+        model);
+  };
+  EXPECT_EQ(with(4, ""), "read");
+  EXPECT_EQ(with(2, "", 1), "read");
+  EXPECT_THAT(with(2, ""),
+              HasSubstr("run.toml:4:20: training.local_batch_size gives 2 microbatches in 4 "
+                        "stages, which PyTorch refuses; nearest: pp 2"));
+  EXPECT_THAT(with(8,
+                   "pipeline_parallel_schedule = \"GPipe\"\n"
+                   "pipeline_parallel_microbatch_size = 8\n"),
+              HasSubstr("gives 1 microbatch in 4 stages, which PyTorch refuses; nearest: "
+                        "microbatches of 2"));
+  const std::string orders = "pipeline_parallel_schedule_csv = \"zbv.csv\"\n";
+  EXPECT_THAT(with(4, orders),
+              HasSubstr("parallelism.pipeline_parallel_schedule_csv is 'zbv.csv': orders of a file "
+                        "cannot be priced"));
+  EXPECT_EQ(with(4, orders, 1), "read");
 }
 
 // maybe_enable_amp() of torchtitan/distributed/utils.py.

@@ -129,6 +129,41 @@ TEST(StackRules, PipelinesShareTheOptimizerAlone) {
     }
 }
 
+// A replica has 4 sequences for 4 stages.
+TEST(StackRules, TorchPipelinesHaveAMicrobatchForEveryStage) {
+  Query query = computeBound(smallQuery(8, 4, 8));
+  query.pins.pp = 4;
+  query.pins.dp = 2;
+  query.pins.microbatchSize = 2;
+  EXPECT_TRUE(searchPlan(query).has_value());
+  query.stack.rules = {spec::StackRule::kWholeGradientsInPipeline};
+  EXPECT_THAT(searchPlan(query).error().message(),
+              ::testing::HasSubstr("2 microbatches in 4 stages needs microbatches of 1"));
+  query.pins.microbatchSize.reset();
+  const auto found = searchPlan(query);
+  ASSERT_TRUE(found.has_value()) << found.error().message();
+  EXPECT_EQ(found->plan.microbatchSize, 1);
+}
+
+TEST(StackRules, TheNearestOfTorchPipelinesHasEnoughMicrobatches) {
+  plan::Plan plan;
+  plan.training.globalBatchSize = 24;
+  plan.pp = 4;
+  plan.microbatchSize = 8;
+  const auto nearest = [&] {
+    const auto breach = plan::breachOf(plan, spec::StackRule::kWholeGradientsInPipeline);
+    return breach ? breach->nearest : "none";
+  };
+  EXPECT_EQ(nearest(), "microbatches of 6");
+  plan.microbatchSize = 6;
+  EXPECT_EQ(nearest(), "none");
+  plan.dpShard = 12;  // 2 sequences each
+  plan.microbatchSize = 1;
+  EXPECT_EQ(nearest(), "pp 2");
+  plan.virtualStages = 2;  // (P7) refuses these
+  EXPECT_EQ(nearest(), "none");
+}
+
 // Heads x head size is 16 on a rank of tp 4, and a sample has 16 tokens on one of tp 2 with
 // sequence parallelism: no multiples of 32.
 TEST(StackRules, Fp8ProductsAreMultiples) {
