@@ -1,10 +1,12 @@
 // Keys: src/accelerate/commands/config/config_args.py, commit 002dd35a; FSDP's:
 // docs/source/usage_guides/fsdp.md and concept_guides/fsdp1_vs_fsdp2.md, commit 04a5ffbd;
 // parallelism_config: docs/source/concept_guides/context_parallelism.md; from 1.10 on
-// (github.com/huggingface/transformers/pull/40668).
+// (github.com/huggingface/transformers/pull/40668). Whole gradients between steps:
+// docs/source/concept_guides/gradient_synchronization.md.
 #include <fmt/format.h>
 
 #include "codegen/export/formats.h"
+#include "ir/base/format.h"
 
 namespace trireme::codegen {
 namespace {
@@ -45,9 +47,24 @@ std::string parallelismSection(const plan::Plan& plan) {
       plan.dpReplicate, plan.dpShard, plan.cp);
 }
 
+// accumulate() skips the reduction of all microbatches but the last, for which gradients stay
+// whole.
+void noteAccumulation(const plan::Plan& plan, const spec::ModelSpec& model,
+                      const ExportOptions& options, Exported& exported) {
+  const auto ranks = static_cast<double>(plan.dpShard * plan.cp);
+  const double whole = static_cast<double>(model.numParameters()) * options.gradientBytes;
+  if (plan.stateSharding == StateSharding::kNone || plan.numMicrobatches() == 1) return;
+  exported.notes.push_back(fmt::format(
+      "the plan reduces gradients after each of {0} microbatches: give Accelerator("
+      "gradient_accumulation_plugin=GradientAccumulationPlugin(num_steps={0}, "
+      "sync_each_batch=True)); without it a rank keeps them whole, which is {1} more",
+      plan.numMicrobatches(), formatBytes(Bytes(static_cast<int64_t>(whole - whole / ranks)))));
+}
+
 }  // namespace
 
-Exported toAccelerate(const plan::Plan& plan, const spec::ModelSpec&, const ExportOptions&) {
+Exported toAccelerate(const plan::Plan& plan, const spec::ModelSpec& model,
+                      const ExportOptions& options) {
   const bool shards = plan.stateSharding != StateSharding::kNone;
   Exported exported;
   exported.fileName = "accelerate.yaml";
@@ -78,6 +95,7 @@ Exported toAccelerate(const plan::Plan& plan, const spec::ModelSpec&, const Expo
                   "learning rate "
                   "and clipping are set there",
                   plan.microbatchSize, plan.training.sequenceLength));
+  noteAccumulation(plan, model, options, exported);
   exported.notes.push_back(inScript(plan.training));
   if (!shards && plan.recompute == plan::Recompute::kFull)
     exported.notes.push_back(

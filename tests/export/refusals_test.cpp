@@ -1,6 +1,7 @@
 // What is refused and why, what a stack keeps for a framework, and what is noted.
 #include <gmock/gmock.h>
 
+#include "ir/base/format.h"
 #include "tests/export/plans.h"
 
 namespace trireme::codegen {
@@ -145,6 +146,28 @@ TEST(Refusals, OfMegatronIncludeSeedsAndWarmUpsThatItAssertsOn) {
               HasSubstr("seed 4294967296 (nearest: seed 4294967295)"));
   plan.training.seed = 1;
   EXPECT_TRUE(exportPlan(plan, model, Framework::kMegatron, {.steps = 11}).has_value());
+}
+
+// A fourth of the gradients, of 4 bytes a parameter, stays on a rank of dp shard 2 and cp 2.
+TEST(Notes, OfAccelerateSayWhatWholeGradientsTake) {
+  const spec::ModelSpec model = flavored();
+  Plan plan = small::plan(model, small::training(16, 32), 1, 1, 2);
+  plan.cp = 2;
+  plan.vocabMultiple = 1;
+  plan.stateSharding = plan::StateSharding::kParameters;
+  std::swap(plan.dpShard, plan.dpReplicate);
+  const auto notes = [&](int64_t microbatch) {
+    plan.microbatchSize = microbatch;
+    const auto exported = exportPlan(plan, model, Framework::kAccelerate);
+    EXPECT_TRUE(exported.has_value()) << exported.error().message();
+    return exported->notes;
+  };
+  const std::string more = formatBytes(Bytes(model.numParameters() * 3));
+  EXPECT_THAT(notes(2), ::testing::Contains(::testing::AllOf(
+                            HasSubstr("GradientAccumulationPlugin(num_steps=4, "
+                                      "sync_each_batch=True)"),
+                            HasSubstr("keeps them whole, which is " + more + " more"))));
+  EXPECT_THAT(notes(8), Not(::testing::Contains(HasSubstr("GradientAccumulationPlugin"))));
 }
 
 TEST(Notes, SayWhereTheStepsAreNot) {
