@@ -142,8 +142,6 @@ ParameterWidths widthsOf(Flags& flags) {
   ParameterWidths widths;
   const bool inF32 = flags.has("--accumulate-allreduce-grads-in-fp32");  // by default in bf16
   const bool narrow = flags.has("--grad-reduce-in-bf16");
-  if (inF32 && narrow)
-    flags.fail("--grad-reduce-in-bf16", "excludes --accumulate-allreduce-grads-in-fp32");
   const bool isBf16 = flags.has("--bf16"), isFp16 = flags.has("--fp16");
   if (isBf16 || isFp16)  // whichever the profile of the recipe has
     widths.gradient = widths.reducedGradient = (isBf16 ? narrow : !inF32) ? 2 : 4;

@@ -316,9 +316,8 @@ TEST(ImportMegatron, NarrowGradientsAndWeightsArePricedAsWhatTheyAre) {
   EXPECT_EQ(setWidths(wide, "", stack), "");  // nothing is new
   EXPECT_EQ(stack.description.stepGradientBytes, 0);
   EXPECT_TRUE(stack.description.gathersF8);
-  EXPECT_THAT(
-      read("--bf16 --grad-reduce-in-bf16 --accumulate-allreduce-grads-in-fp32").error().message(),
-      HasSubstr("--grad-reduce-in-bf16 excludes --accumulate-allreduce-grads-in-fp32"));
+  EXPECT_EQ(read("--bf16 --grad-reduce-in-bf16 --accumulate-allreduce-grads-in-fp32")->widths,
+            (ParameterWidths{2.0, 2.0, {}}));
   EXPECT_THAT(read("--bf16 --fp8-format hybrid --fp8-param-gather").error().message(),
               HasSubstr("--fp8-param-gather needs --use-distributed-optimizer"));
   EXPECT_THAT(read("--bf16 --num-distributed-optimizer-instances 2").error().message(),
