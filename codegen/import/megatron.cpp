@@ -11,6 +11,7 @@
 #include "codegen/import/layout.h"
 #include "codegen/import/megatron_flags.h"
 #include "codegen/import/megatron_launch.h"
+#include "codegen/import/megatron_refusals.h"
 #include "codegen/import/script_ways.h"
 #include "codegen/import/slurm.h"
 #include "ir/plan/choices.h"
@@ -445,7 +446,8 @@ void checkRecompute(Flags& flags, const std::string& granularity) {
     return;
   }
   if (granularity != "selective") return;
-  if (flags.has(kLayers)) flags.fail(kLayers, "goes not with --recompute-granularity selective");
+  for (const char* name : {kMethod, kLayers})
+    if (flags.has(name)) flags.fail(name, "goes not with --recompute-granularity selective");
   for (const std::string& module : flags.texts("--recompute-modules"))
     if (module != "core_attn")
       flags.fail("--recompute-modules", fmt::format("has {}, which cannot be priced; nearest: "
@@ -557,6 +559,7 @@ void readPlan(Flags& flags, const ModelSpec& model, int64_t numRanks, Imported& 
   if (isReordered && flags.has("--use-megatron-fsdp"))
     flags.fail("--use-tp-pp-dp-mapping", "excludes --use-megatron-fsdp");
   if (isReordered && plan.pp > 1 && plan.dp() > 1) plan.rankOrder = plan::RankOrder::kTpCpPpDp;
+  refuseCombinations(flags, plan);
   readRecompute(flags, plan, imported.notes);
 }
 
@@ -567,10 +570,12 @@ Result<std::optional<Imported>> importRun(const ShellRun& run, const SlurmNumber
                            findMegatron(run, source.file));
   if (!found) return std::nullopt;
   Flags flags(*found, source.file);
+  flags.imply("--use-megatron-fsdp-v2", "--use-megatron-fsdp");
   for (const std::string_view name : kRefusedFlags)
     if (flags.has(std::string(name)))
       flags.fail(std::string(name), "cannot be priced: no model or plan here says it");
   refuseOtherValues(flags);
+  refuseOtherFlags(flags);
   for (const std::string_view name : kNeutralFlags) flags.has(std::string(name));
   Imported imported;
   imported.plan = planFor(source.model, "megatron-core");

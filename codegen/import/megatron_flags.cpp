@@ -16,7 +16,7 @@ namespace trireme::codegen {
 namespace {
 
 // Flags without a value: what stands behind them is something else. Those that scripts have most.
-constexpr std::array<std::string_view, 75> kSwitches = {
+constexpr std::array<std::string_view, 76> kSwitches = {
     "--account-for-embedding-in-pipeline-split",
     "--account-for-loss-in-pipeline-split",
     "--accumulate-allreduce-grads-in-fp32",
@@ -89,6 +89,7 @@ constexpr std::array<std::string_view, 75> kSwitches = {
     "--use-flash-attn",
     "--use-mcore-models",
     "--use-megatron-fsdp",
+    "--use-megatron-fsdp-v2",
     "--use-precision-aware-optimizer",
     "--use-rope-scaling",
     "--use-rotary-position-embeddings"};
@@ -207,6 +208,10 @@ void Flags::readOpen(const ShellText& word, bool isLauncher) {
 bool Flags::has(const std::string& name) {
   used_.insert(name);
   return flags_.contains(name);
+}
+
+void Flags::imply(const std::string& name, const std::string& implied) {
+  if (has(name)) flags_.try_emplace(implied, Flag{{}, flags_.at(name).line});
 }
 
 std::optional<std::string> Flags::textOrOpen(const std::string& name) {

@@ -20,6 +20,10 @@ class Flags {
   Flags(const MegatronLaunch& launch, std::string file);
 
   bool has(const std::string& name);
+  // The same without ticking it off.
+  bool isGiven(const std::string& name) const { return flags_.contains(name); }
+  // As if `implied` were given wherever `name` is.
+  void imply(const std::string& name, const std::string& implied);
   std::optional<std::string> text(const std::string& name);
   // The same with its open parts, which are no error.
   std::optional<std::string> textOrOpen(const std::string& name);

@@ -166,7 +166,7 @@ TEST(ImportMegatron, WarmUpIsAFractionOfTheDecay) {
   EXPECT_THAT(published.notes, ElementsAre());
   const Imported ramped = read(
       "--lr-decay-style linear --lr-decay-iters 100 --rampup-batch-size 16 16 5859375 "
-      "--tp-comm-overlap --overlap-grad-reduce --overlap-param-gather");
+      "--sequence-parallel --tp-comm-overlap --overlap-grad-reduce --overlap-param-gather");
   EXPECT_EQ(ramped.plan.training.decaySteps, 100);
   EXPECT_THAT(ramped.notes,
               ElementsAre(HasSubstr("--lr-decay-style is linear: the plan has a cosine"),

@@ -1,0 +1,113 @@
+#include "codegen/import/megatron_refusals.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "ir/spec/yaml_node.h"
+
+namespace trireme::codegen {
+namespace {
+
+constexpr const char* kOfMegatronDeepspeed[] = {
+    "--deepspeed",           "--deepspeed_config",
+    "--deepspeed-config",    "--deepspeed-activation-checkpointing",
+    "--zero-stage",          "--ds-sequence-parallel-size",
+    "--no-pipeline-parallel"};
+
+// And what is given instead of them.
+constexpr std::pair<const char*, const char*> kOfThePast[] = {
+    {"--batch-size", "--micro-batch-size"},
+    {"--model-parallel-size", "--tensor-model-parallel-size"},
+    {"--warmup", "--lr-warmup-fraction"},
+    {"--checkpoint-activations",
+     "--recompute-activations, or --recompute-granularity full with --recompute-method and "
+     "--recompute-num-layers"},
+    {"--checkpoint-num-layers", "--recompute-num-layers"},
+    {"--activations-checkpoint-method", "--recompute-granularity full and --recompute-method"},
+    {"--activations-checkpoint-num-layers", "--recompute-num-layers"},
+    {"--virtual-pipeline-model-parallel-size",
+     "--num-layers-per-virtual-pipeline-stage or --num-virtual-stages-per-pipeline-rank"}};
+
+constexpr const char* kOfOtherModels[] = {"--is-hybrid-model",
+                                          "--hybrid-override-pattern",
+                                          "--hybrid-layer-pattern",
+                                          "--heterogeneous-layers-config-path",
+                                          "--heterogeneous-layers-config-encoded-json",
+                                          "--experimental-attention-variant",
+                                          "--chunk-attention",
+                                          "--attention-chunk-size",
+                                          "--fine-grained-activation-offloading",
+                                          "--offload-optimizer-states"};
+
+// Of Megatron's FSDP, which alone reads them: what is priced, and what another value does.
+struct FsdpValue {
+  const char *name, *value, *otherwise;
+};
+constexpr FsdpValue kOfFsdp[] = {
+    {"--outer-dp-sharding-strategy", "no_shard", "replicas of shards share the optimizer's state"},
+    {"--megatron-fsdp-main-grads-dtype", "fp32", "gradients add up in another type"},
+    {"--megatron-fsdp-main-params-dtype", "fp32", "the optimizer's weights have another type"}};
+
+void refuseValuesOfFsdp(Flags& flags) {
+  if (!flags.isGiven("--use-megatron-fsdp")) return;
+  for (const auto& [name, value, otherwise] : kOfFsdp)
+    if (const auto given = flags.text(name); given && *given != value)
+      flags.fail(name, fmt::format("is {}: {}, which cannot be priced; nearest: {}",
+                                   spec::quoteForMessage(*given), otherwise, value));
+}
+
+// The layers that Megatron makes without it.
+void refuseOtherSpecs(Flags& flags) {
+  constexpr const char* kDense =
+      "megatron.core.models.gpt.gpt_layer_specs get_gpt_layer_with_transformer_engine_spec";
+  const std::vector<std::string> given = flags.texts("--spec");
+  const std::string spec = fmt::format("{}", fmt::join(given, " "));
+  if (given.empty() || spec == kDense) return;
+  flags.fail("--spec", fmt::format("is {}: other layers cannot be priced; nearest: {}",
+                                   spec::quoteForMessage(spec), kDense));
+}
+
+}  // namespace
+
+void refuseOtherFlags(Flags& flags) {
+  for (const char* name : kOfMegatronDeepspeed)
+    if (flags.isGiven(name))
+      flags.fail(name,
+                 "is a flag of Megatron-DeepSpeed, whose scripts are not read: --stack "
+                 "megatron-deepspeed prices plans of trireme");
+  for (const auto& [name, instead] : kOfThePast)
+    if (flags.isGiven(name))
+      flags.fail(name, fmt::format("is not taken by today's Megatron-LM: give {}", instead));
+  if (flags.isGiven("--yaml-cfg"))
+    flags.fail("--yaml-cfg", "puts its file in the place of all flags, and is not read: give them");
+  for (const char* name : kOfOtherModels)
+    if (flags.isGiven(name)) flags.fail(name, "cannot be priced: no model or plan here says it");
+  refuseOtherSpecs(flags);
+  if (const int64_t experts = flags.count("--expert-model-parallel-size", 1); experts > 1)
+    flags.fail("--expert-model-parallel-size",
+               fmt::format("is {}, but the model has no experts; nearest: 1", experts));
+  refuseValuesOfFsdp(flags);
+}
+
+void refuseCombinations(Flags& flags, const plan::Plan& plan) {
+  if (flags.isGiven("--tp-comm-overlap") && !plan.sequenceParallel)
+    flags.fail("--tp-comm-overlap",
+               "is refused by Megatron without sequence parallelism: --sequence-parallel, and "
+               "--tensor-model-parallel-size above 1");
+  if (flags.isGiven("--no-overlap-p2p-communication") && plan.virtualStages > 1 && plan.pp <= 2)
+    flags.fail("--no-overlap-p2p-communication",
+               fmt::format("is refused by Megatron with virtual stages and pp {}; nearest: pp 3",
+                           plan.pp));
+  if (!flags.isGiven("--recompute-activations")) return;
+  if (flags.text("--recompute-granularity") == "full")
+    flags.fail("--recompute-activations",
+               "goes not with --recompute-granularity full: it makes that selective");
+  if (flags.isGiven("--recompute-method"))
+    flags.fail("--recompute-method", "goes not with --recompute-activations");
+}
+
+}  // namespace trireme::codegen

@@ -1,0 +1,115 @@
+// Flags of Megatron-LM's command lines that end in a refusal: of the past, of other programs, of
+// models that nothing here says, and together.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "codegen/import/import.h"
+#include "tests/support/small_plan.h"
+
+namespace trireme::codegen {
+namespace {
+
+using ::testing::HasSubstr;
+
+// small::gpt(4) with two replicas of tp 2 and pp 2.
+const std::string kSmallRun =
+    "torchrun --nproc-per-node 8 pretrain_gpt.py --num-layers 4 --hidden-size 64 "
+    "--num-attention-heads 4 --seq-length 32 --max-position-embeddings 128 --micro-batch-size 1 "
+    "--global-batch-size 32 --tensor-model-parallel-size 2 ";
+const std::string kTwoStages = "--pipeline-model-parallel-size 2 ";
+
+Result<Imported> readRun(const std::string& flags) {
+  return importPlan(Framework::kMegatron, kSmallRun + flags, "run.sh", small::gpt(4), {});
+}
+std::string refusalOfFlags(const std::string& flags) {
+  const Result<Imported> imported = readRun(flags);
+  return imported.has_value() ? "read" : imported.error().message();
+}
+
+TEST(MegatronRefusals, NameWhatTodaysMegatronHasInstead) {
+  EXPECT_EQ(refusalOfFlags(kTwoStages), "read");
+  EXPECT_EQ(refusalOfFlags("--batch-size 8"),
+            "run.sh:1: --batch-size is not taken by today's Megatron-LM: give --micro-batch-size");
+  EXPECT_THAT(refusalOfFlags("--model-parallel-size 8"),
+              HasSubstr("give --tensor-model-parallel-size"));
+  EXPECT_THAT(refusalOfFlags("--checkpoint-activations --fp16"),
+              HasSubstr("--checkpoint-activations is not taken by today's Megatron-LM: give "
+                        "--recompute-activations, or"));
+  EXPECT_THAT(refusalOfFlags("--activations-checkpoint-method uniform"),
+              HasSubstr("give --recompute-granularity full and --recompute-method"));
+  EXPECT_THAT(refusalOfFlags("--virtual-pipeline-model-parallel-size 2"),
+              HasSubstr("or --num-virtual-stages-per-pipeline-rank"));
+}
+
+// Though they have flags that Megatron-LM has not, either.
+TEST(MegatronRefusals, OfMegatronDeepspeedNameItsStack) {
+  for (const char* flags : {"--checkpoint-activations --deepspeed --deepspeed_config ds.json",
+                            "--zero-stage 1", "--ds-sequence-parallel-size 4"})
+    EXPECT_THAT(refusalOfFlags(flags),
+                HasSubstr("is a flag of Megatron-DeepSpeed, whose scripts are not read: --stack "
+                          "megatron-deepspeed prices plans of trireme"))
+        << flags;
+}
+
+TEST(MegatronRefusals, OfModelsThatNothingHereSays) {
+  for (const char* flags :
+       {"--is-hybrid-model", "--hybrid-override-pattern M-M*", "--attention-chunk-size 8192",
+        "--heterogeneous-layers-config-path a.json", "--experimental-attention-variant gated_delta",
+        "--chunk-attention", "--fine-grained-activation-offloading", "--offload-optimizer-states"})
+    EXPECT_THAT(refusalOfFlags(flags), HasSubstr("cannot be priced: no model or plan here says it"))
+        << flags;
+  EXPECT_THAT(refusalOfFlags("--yaml-cfg gpt.yaml"),
+              HasSubstr("--yaml-cfg puts its file in the place of all flags"));
+  EXPECT_THAT(refusalOfFlags("--expert-model-parallel-size 2"),
+              HasSubstr("--expert-model-parallel-size is 2, but the model has no experts"));
+  EXPECT_EQ(refusalOfFlags("--expert-model-parallel-size 1"), "read");
+  const std::string specs = "--spec megatron.core.models.gpt.gpt_layer_specs ";
+  EXPECT_THAT(refusalOfFlags(specs + "get_gpt_mtp_block_spec"),
+              HasSubstr("': other layers cannot be priced; nearest: megatron.core.models.gpt."
+                        "gpt_layer_specs get_gpt_layer_with_transformer_engine_spec"));
+  EXPECT_EQ(refusalOfFlags(specs + "get_gpt_layer_with_transformer_engine_spec"), "read");
+}
+
+// Its second version sets the flag of the first.
+TEST(MegatronRefusals, OfMegatronFsdpIncludeOtherTypes) {
+  const std::string strategy = "--bf16 --data-parallel-sharding-strategy optim_grads_params ";
+  for (const char* version : {"--use-megatron-fsdp ", "--use-megatron-fsdp-v2 "}) {
+    const std::string fsdp = strategy + version;
+    const Result<Imported> imported = readRun(fsdp);
+    ASSERT_TRUE(imported.has_value()) << imported.error().message();
+    EXPECT_EQ(imported->plan.stateSharding, plan::StateSharding::kParameters);
+    EXPECT_THAT(refusalOfFlags(fsdp + "--outer-dp-sharding-strategy optim"),
+                HasSubstr("--outer-dp-sharding-strategy is 'optim': replicas of shards share the "
+                          "optimizer's state, which cannot be priced; nearest: no_shard"));
+    EXPECT_THAT(refusalOfFlags(fsdp + "--megatron-fsdp-main-grads-dtype bf16"),
+                HasSubstr("--megatron-fsdp-main-grads-dtype is 'bf16': gradients add up in another "
+                          "type, which cannot be priced; nearest: fp32"));
+    EXPECT_EQ(refusalOfFlags(fsdp + "--outer-dp-sharding-strategy no_shard "
+                                    "--megatron-fsdp-main-grads-dtype fp32"),
+              "read");
+  }
+  EXPECT_EQ(refusalOfFlags("--bf16 --megatron-fsdp-main-grads-dtype bf16"), "read");
+}
+
+TEST(MegatronRefusals, OfFlagsThatMegatronRefusesTogether) {
+  EXPECT_THAT(refusalOfFlags("--tp-comm-overlap"),
+              HasSubstr("--tp-comm-overlap is refused by Megatron without sequence parallelism"));
+  EXPECT_EQ(refusalOfFlags("--tp-comm-overlap --sequence-parallel"), "read");
+  const std::string chunks = kTwoStages + "--num-layers-per-virtual-pipeline-stage 1 ";
+  EXPECT_EQ(refusalOfFlags(chunks), "read");
+  EXPECT_THAT(refusalOfFlags(chunks + "--no-overlap-p2p-communication"),
+              HasSubstr("--no-overlap-p2p-communication is refused by Megatron with virtual stages "
+                        "and pp 2; nearest: pp 3"));
+  EXPECT_EQ(refusalOfFlags(kTwoStages + "--no-overlap-p2p-communication"), "read");
+  EXPECT_EQ(refusalOfFlags("--recompute-activations"), "read");
+  EXPECT_THAT(refusalOfFlags("--recompute-activations --recompute-granularity full "
+                             "--recompute-method uniform --recompute-num-layers 1"),
+              HasSubstr("--recompute-activations goes not with --recompute-granularity full"));
+  EXPECT_THAT(refusalOfFlags("--recompute-activations --recompute-method uniform"),
+              HasSubstr("--recompute-method goes not with --recompute-activations"));
+  EXPECT_THAT(refusalOfFlags("--recompute-granularity selective --recompute-method uniform"),
+              HasSubstr("--recompute-method goes not with --recompute-granularity selective"));
+}
+
+}  // namespace
+}  // namespace trireme::codegen
