@@ -12,6 +12,7 @@
 #include "codegen/import/megatron_flags.h"
 #include "codegen/import/megatron_launch.h"
 #include "codegen/import/megatron_refusals.h"
+#include "codegen/import/mpi.h"
 #include "codegen/import/script_ways.h"
 #include "codegen/import/slurm.h"
 #include "ir/plan/choices.h"
@@ -494,10 +495,13 @@ void checkVocabulary(Flags& flags, const ModelSpec& model, const Plan& plan) {
          fmt::format("{}", model.vocabSize));
 }
 
-// What a launcher is told; 0 if it is said elsewhere: a variable that is not known, or "gpu".
+// What a launcher is told; 0 if it is said elsewhere: a variable that is not known, "gpu", or the
+// least and the most nodes of an elastic run, 1:8.
 int64_t launched(Flags& flags, const std::string& name, int64_t absent) {
   const std::optional<std::string> given = flags.textOrOpen(name);
-  if (given && (hasOpenPart(*given) || *given == "gpu" || *given == "auto")) return 0;
+  if (given && (hasOpenPart(*given) || *given == "gpu" || *given == "auto" ||
+                (name == "--nnodes" && given->find(':') != std::string::npos)))
+    return 0;
   return flags.count(name, absent);
 }
 
@@ -506,27 +510,36 @@ struct Ranks {
   int64_t perHost = 0;  // 0: it is not said
 };
 
-// Of torchrun, Slurm or whoever launches it, which have to agree.
+std::vector<std::string> textsOf(const std::vector<ShellText>& words) {
+  std::vector<std::string> texts;
+  for (const ShellText& word : words) texts.push_back(word.text);
+  return texts;
+}
+
+// Of torchrun, mpirun, Slurm or whoever launches it, which have to agree.
 Result<Ranks> ranksOf(Flags& flags, const MegatronLaunch& found, SlurmNumbers slurm,
                       const std::string& file, const LaunchOptions& launch) {
-  std::vector<std::string> srun;
-  for (const ShellText& word : found.slurm) srun.push_back(word.text);
-  TRIREME_RETURN_IF_ERROR(readSrun(srun, fmt::format("{}:{}", file, found.line), slurm));
+  const std::string place = fmt::format("{}:{}", file, found.line);
+  TRIREME_RETURN_IF_ERROR(readSrun(textsOf(found.slurm), place, slurm));
+  TRIREME_ASSIGN_OR_RETURN(MpiRanks mpi, readMpirun(textsOf(found.mpi), place));
+  if (found.hasLauncher) mpi = {};  // its processes are launchers
   TRIREME_ASSIGN_OR_RETURN(const int64_t bySlurm, slurmDevices(slurm, !found.hasLauncher, file));
   const char* const kNodes = flags.has("--nnodes") ? "--nnodes" : "--num-nodes";
   const int64_t nodes = launched(flags, kNodes, 1);
   const int64_t devices =
       launched(flags, flags.has("--nproc-per-node") ? "--nproc-per-node" : "--num-gpus", 0);
   const bool isKnown = flags.openLauncherWord().empty();
-  const int64_t byLauncher = isKnown ? nodes * devices : 0;
-  const int64_t perHost =
-      isKnown && devices > 0 ? devices : slurmDevicesPerNode(slurm, !found.hasLauncher);
+  const int64_t byLauncher = mpi.all > 0 ? mpi.all : isKnown ? nodes * devices : 0;
+  const int64_t perHost = mpi.perHost > 0          ? mpi.perHost
+                          : isKnown && devices > 0 ? devices
+                                                   : slurmDevicesPerNode(slurm, !found.hasLauncher);
+  const char* const who = mpi.all > 0 ? "mpirun -np" : kNodes;
+  const char* const what = mpi.all > 0 ? "" : "x devices ";
   if (byLauncher > 0 && bySlurm > 0 && byLauncher != bySlurm)
-    flags.fail(kNodes,
-               fmt::format("x devices is {}, but Slurm is asked for {}", byLauncher, bySlurm));
+    flags.fail(who, fmt::format("{}is {}, but Slurm is asked for {}", what, byLauncher, bySlurm));
   const int64_t said = byLauncher > 0 ? byLauncher : bySlurm;
   if (said > 0 && launch.gpus && *launch.gpus != said)
-    flags.fail(kNodes, fmt::format("x devices is {}, but --gpus is {}", said, *launch.gpus));
+    flags.fail(who, fmt::format("{}is {}, but --gpus is {}", what, said, *launch.gpus));
   if (said > 0) return Ranks{said, perHost};
   if (launch.gpus) return Ranks{*launch.gpus, perHost};
   TRIREME_RETURN_IF_ERROR(flags.error());

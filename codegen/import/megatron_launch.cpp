@@ -13,6 +13,7 @@ namespace {
 
 constexpr std::string_view kMark = "--micro-batch-size";
 constexpr std::array<std::string_view, 3> kSlurm = {"srun", "sbatch", "salloc"};
+constexpr std::array<std::string_view, 4> kMpi = {"mpirun", "mpiexec", "mpiexec.hydra", "orterun"};
 constexpr std::array<std::string_view, 3> kElastic = {"torchrun", "deepspeed", "accelerate"};
 
 bool hasMark(const ShellLaunch& launch) {
@@ -42,7 +43,7 @@ bool mayLaunch(const ShellLaunch& launch) {
 
 // Words by the program that reads them.
 MegatronLaunch split(const ShellLaunch& launch) {
-  enum class Owner : uint8_t { kOther, kSlurm, kLauncher, kProgram };
+  enum class Owner : uint8_t { kOther, kSlurm, kMpi, kLauncher, kProgram };
   MegatronLaunch made;
   made.line = launch.line;
   Owner owner = Owner::kOther;
@@ -55,6 +56,8 @@ MegatronLaunch split(const ShellLaunch& launch) {
       made.program.push_back(words[i]);
     } else if (isIn(kSlurm, base)) {
       owner = Owner::kSlurm;
+    } else if (isIn(kMpi, base)) {
+      owner = Owner::kMpi;
     } else if (isIn(kElastic, base) || (isModule && isModuleOfTorch(words[i + 1].text))) {
       owner = Owner::kLauncher;
       made.hasLauncher = true;
@@ -63,9 +66,12 @@ MegatronLaunch split(const ShellLaunch& launch) {
       owner = Owner::kProgram;
       i += isModule;
     } else if (base.starts_with("python") || base == "bash" || base == "sh" || base == "env") {
-      if (owner == Owner::kSlurm) owner = Owner::kOther;
+      if (owner != Owner::kLauncher) owner = Owner::kOther;
     } else if (owner != Owner::kOther) {
-      (owner == Owner::kSlurm ? made.slurm : made.launcher).push_back(words[i]);
+      (owner == Owner::kSlurm ? made.slurm
+       : owner == Owner::kMpi ? made.mpi
+                              : made.launcher)
+          .push_back(words[i]);
     }
   }
   if (owner != Owner::kProgram) {

@@ -11,10 +11,11 @@ namespace trireme::codegen {
 
 struct MegatronLaunch {
   std::vector<ShellText> slurm;     // options of srun
+  std::vector<ShellText> mpi;       // of mpirun
   std::vector<ShellText> launcher;  // of torchrun and its likes
   std::vector<ShellText> program;   // of pretrain_gpt.py; all of them if no script is named
   int line = 1;
-  bool hasLauncher = false;  // or every process of srun is one rank
+  bool hasLauncher = false;  // or every process of srun or mpirun is one rank
 };
 
 // The command with --micro-batch-size or, if there is none, the first that launches something with

@@ -106,6 +106,37 @@ TEST(MegatronScript, LaunchOptionsGiveTheRanksThatTheTextDoesNot) {
   }
 }
 
+// Of an elastic run the nodes are open, whatever its bounds.
+TEST(MegatronScript, NodesOfAnElasticRunAreAskedFor) {
+  const std::string text = "torchrun --nnodes 1:8 --nproc-per-node 4 pretrain_gpt.py " + kModel;
+  EXPECT_THAT(degrees(text), HasSubstr("run.sh does not say the number of devices (--gpus)"));
+  EXPECT_EQ(degrees(text, {.gpus = 16}), "1 1 16");
+  EXPECT_EQ(readScript(text, {.gpus = 16})->ranksPerHost, 4);
+  EXPECT_EQ(degrees("#SBATCH --nodes=2\n#SBATCH --gpus-per-node=4\nsrun " + text), "1 1 8");
+}
+
+TEST(MegatronScript, RanksOfMpirunAreThoseThatItStarts) {
+  const std::string program = " python pretrain_gpt.py " + kModel;
+  for (const char* mpirun :
+       {"mpirun -np 16 -N 8 -x PATH", "mpirun -n 16 --npernode 8", "mpiexec -np=16 -ppn 8",
+        "N=8; mpirun -np $((2 * N)) --map-by ppr:$N:node -bind-to none"}) {
+    const Result<Imported> imported = readScript(mpirun + program);
+    ASSERT_TRUE(imported.has_value()) << mpirun << imported.error().message();
+    EXPECT_EQ(imported->plan.dp(), 16) << mpirun;
+    EXPECT_EQ(imported->ranksPerHost, 8) << mpirun;
+  }
+  EXPECT_THAT(degrees("mpirun --map-by slot" + program), HasSubstr("(--gpus)"));
+  EXPECT_EQ(degrees("mpirun -np $RANKS" + program, {.gpus = 8}), "1 1 8");
+  EXPECT_THAT(degrees("mpirun -np 16" + program, {.gpus = 8}),
+              HasSubstr("run.sh:1: mpirun -np is 16, but --gpus is 8"));
+  EXPECT_THAT(degrees("mpirun -np many" + program),
+              HasSubstr("run.sh:1: -np of mpirun is 'many'; expected a whole number"));
+  // One launcher on each of two nodes.
+  EXPECT_EQ(
+      degrees("mpirun -np 2 torchrun --nnodes 2 --nproc-per-node 4 pretrain_gpt.py " + kModel),
+      "1 1 8");
+}
+
 // Whoever says it: torchrun, or Slurm by GPUs, by tasks or by both numbers in all.
 TEST(MegatronScript, RanksPerHostAreThoseThatAreLaunched) {
   const auto perHost = [](const std::string& text, const LaunchOptions& launch = {}) {
