@@ -33,23 +33,46 @@ const char* replicasName(const Pins& pins) { return pins.dpShard && !pins.dp ? "
 
 int64_t leastStages(const Pins& pins) { return pins.pp.value_or(isInterleaved(pins) ? 2 : 1); }
 
-Status enoughDevices(const Pins& pins, int64_t devices) {
-  const std::pair<const char*, int64_t> degrees[] = {{"tp", pins.tp.value_or(1)},
-                                                     {"pp", pins.pp.value_or(1)},
-                                                     {"cp", pins.cp.value_or(1)},
-                                                     {replicasName(pins), leastReplicas(pins)}};
+struct PinnedDegree {
+  const char* name;
+  int64_t value;
+  int64_t whole;  // what it divides by (P3) to (P5); 0: anything
+  bool divides(int64_t degree) const { return whole % degree == 0; }
+};
+
+// Those with the most of one of them that devices have and the rules take. None where the rules
+// refuse another one.
+std::vector<std::string> nearestDegrees(const std::vector<PinnedDegree>& degrees, __int128 product,
+                                        int64_t devices) {
+  std::vector<std::string> nearest;
+  for (const PinnedDegree& degree : degrees) {
+    const bool othersDivide = std::all_of(
+        degrees.begin(), degrees.end(),
+        [&](const PinnedDegree& other) { return &other == &degree || other.divides(other.value); });
+    auto most = static_cast<int64_t>(devices / (product / degree.value));
+    while (most > 1 && !degree.divides(most)) --most;
+    if (degree.value > 1 && most >= 1 && othersDivide)
+      nearest.push_back(fmt::format("{} {}", degree.name, most));
+  }
+  return nearest;
+}
+
+Status enoughDevices(const Query& query, int64_t devices) {
+  const Pins& pins = query.pins;
+  const std::vector<PinnedDegree> degrees = {
+      {"tp", pins.tp.value_or(1), std::gcd(query.model.numKvHeads, query.model.ffnSize)},
+      {"pp", pins.pp.value_or(1), 0},
+      {"cp", pins.cp.value_or(1), 0},
+      {replicasName(pins), leastReplicas(pins),
+       query.training.globalBatchSize / std::max<int64_t>(pins.microbatchSize.value_or(1), 1)}};
   __int128 product = 1;
   std::vector<std::string> pinned;
-  for (const auto& [name, degree] : degrees) {
-    product = std::min(product, __int128{1} << 64) * degree;  // far too many is enough to know
-    if (degree > 1) pinned.push_back(fmt::format("{} {}", name, degree));
+  for (const PinnedDegree& degree : degrees) {
+    product = std::min(product, __int128{1} << 64) * degree.value;  // far too many is enough
+    if (degree.value > 1) pinned.push_back(fmt::format("{} {}", degree.name, degree.value));
   }
   if (product <= devices) return {};
-  std::vector<std::string> nearest;
-  for (const auto& [name, degree] : degrees)
-    if (const auto most = static_cast<int64_t>(devices / (product / degree));
-        degree > 1 && most >= 1)
-      nearest.push_back(fmt::format("{} {}", name, most));
+  const std::vector<std::string> nearest = nearestDegrees(degrees, product, devices);
   return infeasible(fmt::format("{} need{} {} devices, there {} {}{}{}", fmt::join(pinned, " x "),
                                 pinned.size() == 1 ? "s" : "", static_cast<double>(product),
                                 devices == 1 ? "is" : "are", devices,
@@ -358,7 +381,7 @@ plan::Plan pinnedChoices(const Pins& pins) {
 Status checkPins(const Query& query, int64_t devices) {
   TRIREME_RETURN_IF_ERROR(limitsAllow(query.pins));
   TRIREME_RETURN_IF_ERROR(shardsDivideReplicas(query.pins));
-  TRIREME_RETURN_IF_ERROR(enoughDevices(query.pins, devices));
+  TRIREME_RETURN_IF_ERROR(enoughDevices(query, devices));
   TRIREME_RETURN_IF_ERROR(batchDivides(query));
   TRIREME_RETURN_IF_ERROR(layersAreEnough(query));
   TRIREME_RETURN_IF_ERROR(layersCoverTheModel(query));

@@ -205,7 +205,7 @@ TEST_F(PlanCommand, DamagedJsonIsCalledJson) {
 TEST_F(PlanCommand, NumbersThatDoNotDivideAreRefusedWithTheRuleAndTheNearest) {
   const std::vector<std::pair<std::vector<std::string>, std::string>> cases = {
       {{"--tp", "3"}, "(P4) tp 3 does not divide 4 key/value heads; nearest: 2 or 4"},
-      {{"--tp", "16"}, "tp 16 needs 16 devices, there are 8; nearest: tp 8"},
+      {{"--tp", "16"}, "tp 16 needs 16 devices, there are 8; nearest: tp 4"},
       {{"--tp", "4", "--pp", "4"},
        "tp 4 x pp 4 need 16 devices, there are 8; nearest: tp 2 or pp 2"},
       {{"--pp", "5"},

@@ -249,9 +249,18 @@ TEST(Pins, SharingIsPinnedWhereThereAreSeveralDevices) {
 TEST(Pins, RefusalNamesRuleNumbersAndNearest) {
   const std::vector<std::pair<std::function<void(Pins&)>, std::string>> cases = {
       {[](Pins& p) { p.tp = 3; }, "(P4) tp 3 does not divide 4 key/value heads; nearest: 2 or 4"},
-      {[](Pins& p) { p.tp = 16; }, "tp 16 needs 16 devices, there are 8; nearest: tp 8"},
+      {[](Pins& p) { p.tp = 16; }, "tp 16 needs 16 devices, there are 8; nearest: tp 4"},
       {[](Pins& p) { p.tp = 4, p.pp = 4; },
        "tp 4 x pp 4 need 16 devices, there are 8; nearest: tp 2 or pp 2"},
+      // What divides 4 heads and 8 sequences; nothing helps where another one does not.
+      {[](Pins& p) { p.tp = 4, p.pp = 3; },
+       "tp 4 x pp 3 need 12 devices, there are 8; nearest: tp 2 or pp 2"},
+      {[](Pins& p) { p.tp = 7, p.pp = 2; },
+       "tp 7 x pp 2 need 14 devices, there are 8; nearest: tp 4"},
+      {[](Pins& p) { p.dp = 16; }, "dp 16 needs 16 devices, there are 8; nearest: dp 8"},
+      {[](Pins& p) { p.dp = 7, p.pp = 2, p.gpus = 7; },
+       "pp 2 x dp 7 need 14 devices, there are 7; nearest: dp 2"},
+      {[](Pins& p) { p.tp = 3, p.dp = 7; }, "tp 3 x dp 7 need 21 devices, there are 8"},
       {[](Pins& p) { p.pp = 5; },
        "(P8) pp 5 x 1 virtual stage need a layer each, the model has 4; nearest: pp 4"},
       {[](Pins& p) { p.pp = 4, p.virtualStages = 2; },
