@@ -452,7 +452,7 @@ class Importer {
     map_.optional("use_sliding_window", &used);
     map_.optional("sliding_window", &window);
     map_.optional("max_window_layers", &fullLayers);
-    if (used) refuseWindow("use_sliding_window", window);
+    if (used && fullLayers < model_.numLayers) refuseWindow("use_sliding_window", window);
   }
 
   void refuseWindow(std::string_view key, int64_t window) {

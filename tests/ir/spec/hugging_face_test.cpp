@@ -461,6 +461,11 @@ TEST(HuggingFaceQwen2, WindowCountsOnlyIfUsed) {
   EXPECT_THAT(messageOf(parseConfig(llamaLike("qwen2", window + "\"use_sliding_window\": true,"))),
               AllOf(HasSubstr("use_sliding_window: attention within a sliding window of 4 tokens"),
                     HasSubstr("sequences of up to 4 tokens are unaffected")));
+  // The window is of layers from max_window_layers on: of none.
+  std::string ofNone = window + "\"use_sliding_window\": true,";
+  const std::string layers = "\"max_window_layers\": 1";
+  ofNone.replace(ofNone.find(layers), layers.size(), "\"max_window_layers\": 28");
+  EXPECT_TRUE(parseConfig(llamaLike("qwen2", ofNone)).has_value());
   // To llama, the same option is unknown.
   EXPECT_THAT(llamaWith("\"use_sliding_window\": false,"),
               HasSubstr("unknown option 'use_sliding_window'"));
