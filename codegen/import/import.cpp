@@ -35,6 +35,11 @@ Status checkLaunch(const plan::Plan& plan, const LaunchOptions& launch) {
 Result<plan::Plan> parseOwn(const std::string& text, const std::string& file) {
   Result<plan::Plan> plan = plan::parsePlan(text, file);
   if (plan.has_value() || text.find("\nfingerprint:") != std::string::npos) return plan;
+  if (text.find("distributed_type:") != std::string::npos)
+    return Error(invalidArgument(
+        fmt::format("{}: files of Accelerate are not read: give DeepSpeed's JSON if it names one "
+                    "(deepspeed_config_file), or a plan of trireme",
+                    file)));
   return Error(invalidArgument(fmt::format(
       "{}\nread as a plan of trireme, since it is no TOML of torchtitan (*.toml), no JSON of "
       "DeepSpeed (with \"zero_optimization\" or \"train_batch_size\"), and no command line or "

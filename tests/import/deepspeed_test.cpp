@@ -211,6 +211,17 @@ TEST(ImportDeepspeed, ReadsThePublishedSettingsOf70B) {
   EXPECT_THAT(imported->unpriced, ElementsAre());
 }
 
+// Its YAML is no plan.
+TEST(ReadPlan, SaysThatFilesOfAccelerateAreNotRead) {
+  const Result<Imported> read =
+      readPlan("compute_environment: LOCAL_MACHINE\ndistributed_type: FSDP\n", "accelerate.yaml",
+               small::gpt(4), kLaunch);
+  ASSERT_FALSE(read.has_value());
+  EXPECT_EQ(read.error().message(),
+            "accelerate.yaml: files of Accelerate are not read: give DeepSpeed's JSON if it names "
+            "one (deepspeed_config_file), or a plan of trireme");
+}
+
 struct Batch {
   const char* text;
   int64_t batch, micro;
