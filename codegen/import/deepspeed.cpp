@@ -128,6 +128,36 @@ void refuseWhatCannotBePriced(Config& config, std::vector<std::string>& missing)
                                               spec::quoteForMessage(optimizer)));
 }
 
+// Sizes are in elements. The profile was compared with usual ones.
+void checkCommunication(Config& config, const Plan& plan, std::vector<std::string>& notes) {
+  constexpr double kMostWhole = 1e7, kMostInBucket = 1e9;
+  const char* const kOverlap = "zero_optimization.overlap_comm";
+  const char* const kScatter = "zero_optimization.reduce_scatter";
+  const char* const kWhole = "zero_optimization.stage3_param_persistence_threshold";
+  if (plan.stateSharding == StateSharding::kNone) return;
+  const bool gathers = plan.stateSharding == StateSharding::kParameters;
+  const bool isSaid = isGiven(config, kOverlap);
+  notes.push_back(fmt::format(
+      "{} is {}{}: the stack's profile says what hides behind the backward (gradient_exposed)",
+      kOverlap, isSaid ? config.isOn(kOverlap, gathers) : gathers, isSaid ? "" : " by default"));
+  if (isGiven(config, kScatter) && !config.isOn(kScatter, true))
+    config.fail(kScatter,
+                "is false: gradients that every rank reduces whole cannot be priced; nearest: "
+                "true");
+  if (gathers && isGiven(config, kWhole) && config.real(kWhole, 0) > kMostWhole)
+    config.fail(kWhole, fmt::format("is {}: parameters of up to so many elements stay whole on "
+                                    "every rank, which cannot be priced; nearest: {}",
+                                    config.real(kWhole, 0), kMostWhole));
+  for (const char* name :
+       {"reduce_bucket_size", "allgather_bucket_size", "stage3_prefetch_bucket_size"}) {
+    const std::string key = fmt::format("zero_optimization.{}", name);
+    if (isGiven(config, key) && config.real(key, 0) > kMostInBucket)
+      notes.push_back(
+          fmt::format("{} is {}: the memory of buckets above {} elements is not counted", key,
+                      config.real(key, 0), kMostInBucket));
+  }
+}
+
 Precision precisionOf(Config& config, std::vector<std::string>& missing) {
   bool isOpen = false;
   const auto isOn = [&](const char* name) {
@@ -282,12 +312,46 @@ void readZero(Config& config, int64_t dp, Plan& plan, std::vector<std::string>& 
   (shares ? plan.dpShard : plan.dpReplicate) = dp;
 }
 
+void checkActivations(Config& config, const Plan& plan) {
+  const char* const kPartition = "activation_checkpointing.partition_activations";
+  if (plan.tp > 1 && isGiven(config, kPartition) && config.isOn(kPartition, false))
+    config.fail(kPartition,
+                fmt::format("is true: activations that {} tensor-parallel ranks share cannot be "
+                            "priced; nearest: false",
+                            plan.tp));
+}
+
+// Where a comment of a JSON text that begins at `at` ends; `at` if none does.
+size_t endOfComment(const std::string& text, size_t at) {
+  if (text.compare(at, 2, "//") == 0) return std::min(text.find('\n', at), text.size());
+  if (text.compare(at, 2, "/*") != 0) return at;
+  const size_t end = text.find("*/", at + 2);
+  return end == std::string::npos ? at : end + 2;
+}
+
 }  // namespace
+
+std::string withoutComments(std::string text) {
+  bool isQuoted = false;
+  for (size_t at = 0; at < text.size(); ++at) {
+    if (isQuoted && text[at] == '\\') {
+      ++at;
+    } else if (text[at] == '"') {
+      isQuoted = !isQuoted;
+    } else if (const size_t end = isQuoted ? at : endOfComment(text, at); end > at) {
+      for (; at < end; ++at)
+        if (text[at] != '\n') text[at] = ' ';
+      --at;
+    }
+  }
+  return text;
+}
 
 Result<Imported> importDeepspeed(const std::string& text, const std::string& file,
                                  const spec::ModelSpec& model, const LaunchOptions& launch) {
   // JSON, whatever the file is called.
-  Result<Node> root = spec::parseDocument(text, file.ends_with(".json") ? file : file + ".json");
+  Result<Node> root =
+      spec::parseDocument(withoutComments(text), file.ends_with(".json") ? file : file + ".json");
   if (!root.has_value()) return Error(root.error());
   if (root->kind != Node::Kind::kMap)
     return Error(spec::errorAt(file, root->mark, "expected a JSON object"));
@@ -314,6 +378,8 @@ Result<Imported> importDeepspeed(const std::string& text, const std::string& fil
   readZero(config,
            launch.gpus ? std::max<int64_t>(*launch.gpus / std::max<int64_t>(plan.tp, 1), 1) : 1,
            plan, missing);
+  checkCommunication(config, plan, imported.notes);
+  checkActivations(config, plan);
   plan.layers = plan::evenLayers(model.numLayers, 1, 1);
   config.refuseMisspelt();
   TRIREME_RETURN_IF_ERROR(config.error());

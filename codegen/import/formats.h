@@ -22,6 +22,9 @@ Result<Imported> importTorchtitan(const std::string& text, const std::string& fi
 Result<Imported> importDeepspeed(const std::string& text, const std::string& file,
                                  const spec::ModelSpec& model, const LaunchOptions& launch);
 
+// A JSON text with blanks for // and /* */ comments, which DeepSpeed's reader takes as well.
+std::string withoutComments(std::string text);
+
 // The plan's model, and what its file does not say and the options do.
 plan::Plan planFor(const spec::ModelSpec& model, const char* stack);
 

@@ -56,8 +56,11 @@ std::optional<Framework> frameworkOfFile(const std::string& text, const std::str
   };
   const bool isToml = hasTable("training") && (hasTable("model") || hasTable("parallelism"));
   if (isToml || file.ends_with(".toml")) return Framework::kTorchtitan;
-  const size_t begin = text.find_first_not_of(" \t\r\n");
-  if (begin != std::string::npos && text[begin] == '{' &&
+  const auto begins = [](const std::string& json) {
+    const size_t begin = json.find_first_not_of(" \t\r\n");
+    return begin != std::string::npos && json[begin] == '{';
+  };
+  if (begins(withoutComments(text)) &&
       (has("\"zero_optimization\"") || has("\"train_batch_size\"") ||
        has("\"train_micro_batch_size_per_gpu\"")))
     return Framework::kDeepspeed;

@@ -211,6 +211,59 @@ TEST(ImportDeepspeed, ReadsThePublishedSettingsOf70B) {
   EXPECT_THAT(imported->unpriced, ElementsAre());
 }
 
+TEST(ImportDeepspeed, CommentsAreBlanks) {
+  const Result<Imported> imported = readDeepspeed(R"(// of "ours"
+{"train_batch_size": 64, /* {"zero */"optimizer": {"type": "Adam"}, // 32
+  "csv_monitor": {"output_path": "a // b \" /* c"}, "steps_per_print": 10})");
+  ASSERT_TRUE(imported.has_value()) << imported.error().message();
+  EXPECT_EQ(imported->plan.training.globalBatchSize, 64);
+  // In its place.
+  const std::string bad = "{\"train_batch_size\": 64, /* a */\n \"amp\": 1x}";
+  EXPECT_THAT(refusalOfDeepspeed(bad), HasSubstr("ds.json:2:11: not valid JSON"));
+  EXPECT_THAT(refusalOfDeepspeed("{\"train_batch_size\": 64 /* }"), HasSubstr("not valid JSON"));
+}
+
+TEST(ImportDeepspeed, WhatItsCommunicationIsPricedAsIsSaid) {
+  const auto zero = [](int stage, const std::string& more) {
+    return "{\"train_batch_size\": 64, \"zero_optimization\": {\"stage\": " +
+           std::to_string(stage) + more + "}}";
+  };
+  const std::string hides =
+      ": the stack's profile says what hides behind the backward (gradient_exposed)";
+  EXPECT_THAT(readDeepspeed(zero(0, ""))->notes, ElementsAre());
+  EXPECT_THAT(readDeepspeed(zero(2, ""))->notes,
+              ElementsAre("zero_optimization.overlap_comm is false by default" + hides));
+  EXPECT_THAT(readDeepspeed(zero(3, ""))->notes,
+              ElementsAre("zero_optimization.overlap_comm is true by default" + hides));
+  EXPECT_THAT(readDeepspeed(zero(3, ", \"overlap_comm\": false"))->notes,
+              ElementsAre("zero_optimization.overlap_comm is false" + hides));
+  EXPECT_THAT(readDeepspeed(zero(1, ", \"reduce_bucket_size\": 2e9"))->notes,
+              ::testing::Contains("zero_optimization.reduce_bucket_size is 2000000000: the memory "
+                                  "of buckets above 1000000000 elements is not counted"));
+  EXPECT_THAT(refusalOfDeepspeed(zero(2, ", \"reduce_scatter\": false")),
+              HasSubstr("zero_optimization.reduce_scatter is false: gradients that every rank "
+                        "reduces whole cannot be priced; nearest: true"));
+  const std::string whole = ", \"stage3_param_persistence_threshold\": 2e7";
+  EXPECT_THAT(
+      refusalOfDeepspeed(zero(3, whole)),
+      HasSubstr("stage3_param_persistence_threshold is 20000000: parameters of up to so many "
+                "elements stay whole on every rank, which cannot be priced; nearest: "
+                "10000000"));
+  EXPECT_EQ(refusalOfDeepspeed(zero(2, whole)), "read");
+}
+
+TEST(ImportDeepspeed, ActivationsThatTensorParallelRanksShareAreRefused) {
+  const std::string text =
+      "{\"train_batch_size\": 64, \"activation_checkpointing\": {\"partition_activations\": "
+      "true}}";
+  LaunchOptions launch = kLaunch;
+  EXPECT_EQ(refusalOfDeepspeed(text, launch), "read");
+  launch.tp = 2;
+  EXPECT_THAT(refusalOfDeepspeed(text, launch),
+              HasSubstr("activation_checkpointing.partition_activations is true: activations that "
+                        "2 tensor-parallel ranks share cannot be priced; nearest: false"));
+}
+
 // Its YAML is no plan.
 TEST(ReadPlan, SaysThatFilesOfAccelerateAreNotRead) {
   const Result<Imported> read =
