@@ -62,14 +62,15 @@ constexpr Fp8Recipe kTorchtitanRecipes[] = {Fp8Recipe::kCurrent, Fp8Recipe::kRow
 
 // What torchtitan's parallelize_llama does without being asked, or refuses: its tensor parallelism
 // is sequence parallel, mixed_precision_param acts through fully_shard, or through autocast without
-// model parallelism, its pipeline stages add gradients up whole, and sequences are of whole parts
-// for tensor and context parallelism together (ParallelDims.seq_len_divisor).
+// model parallelism, sequences are of whole parts for tensor and context parallelism together
+// (ParallelDims.seq_len_divisor), and its pipeline stages add gradients up whole, each with a
+// microbatch at least. The first that is broken is named: what no other degrees mend comes before.
 constexpr StackRule kTorchtitanRules[] = {StackRule::kSequenceWithTensor,
                                           StackRule::kShardingWithContext,
                                           StackRule::kShardingWithReplicas,
                                           StackRule::kShardingWithShortFloats,
-                                          StackRule::kWholeGradientsInPipeline,
                                           StackRule::kWholeParts,
+                                          StackRule::kWholeGradientsInPipeline,
                                           StackRule::kAlikeHosts};
 // torchrun starts as many processes on every node; so does every launcher.
 constexpr StackRule kAccelerateRules[] = {StackRule::kShardingWithContext, StackRule::kAlikeHosts};
