@@ -65,13 +65,11 @@ constexpr Fp8Recipe kTorchtitanRecipes[] = {Fp8Recipe::kCurrent, Fp8Recipe::kRow
 // model parallelism, sequences are of whole parts for tensor and context parallelism together
 // (ParallelDims.seq_len_divisor), and its pipeline stages add gradients up whole, each with a
 // microbatch at least. The first that is broken is named: what no other degrees mend comes before.
-constexpr StackRule kTorchtitanRules[] = {StackRule::kSequenceWithTensor,
-                                          StackRule::kShardingWithContext,
-                                          StackRule::kShardingWithReplicas,
-                                          StackRule::kShardingWithShortFloats,
-                                          StackRule::kWholeParts,
-                                          StackRule::kWholeGradientsInPipeline,
-                                          StackRule::kAlikeHosts};
+constexpr StackRule kTorchtitanRules[] = {
+    StackRule::kSequenceWithTensor,   StackRule::kShardingWithContext,
+    StackRule::kShardingWithReplicas, StackRule::kShardingWithShortFloats,
+    StackRule::kWholeParts,           StackRule::kWholeGradientsInPipeline,
+    StackRule::kEnoughMicrobatches,   StackRule::kAlikeHosts};
 // torchrun starts as many processes on every node; so does every launcher.
 constexpr StackRule kAccelerateRules[] = {StackRule::kShardingWithContext, StackRule::kAlikeHosts};
 // Megatron-FSDP makes its mesh of all ranks by tp, cp and dp (mcore_fsdp_adapter.py), so that it

@@ -129,17 +129,15 @@ void refuseWhatCannotBePriced(Config& config, std::vector<std::string>& missing)
 }
 
 // Sizes are in elements. The profile was compared with usual ones.
-void checkCommunication(Config& config, const Plan& plan, std::vector<std::string>& notes) {
+void checkCommunication(Config& config, Imported& imported) {
   constexpr double kMostWhole = 1e7, kMostInBucket = 1e9;
   const char* const kOverlap = "zero_optimization.overlap_comm";
   const char* const kScatter = "zero_optimization.reduce_scatter";
   const char* const kWhole = "zero_optimization.stage3_param_persistence_threshold";
-  if (plan.stateSharding == StateSharding::kNone) return;
-  const bool gathers = plan.stateSharding == StateSharding::kParameters;
-  const bool isSaid = isGiven(config, kOverlap);
-  notes.push_back(fmt::format(
-      "{} is {}{}: the stack's profile says what hides behind the backward (gradient_exposed)",
-      kOverlap, isSaid ? config.isOn(kOverlap, gathers) : gathers, isSaid ? "" : " by default"));
+  if (imported.plan.stateSharding == StateSharding::kNone) return;
+  const bool gathers = imported.plan.stateSharding == StateSharding::kParameters;
+  const bool overlaps = isGiven(config, kOverlap) ? config.isOn(kOverlap, gathers) : gathers;
+  if (!overlaps) imported.missing.gradients = kOverlap;
   if (isGiven(config, kScatter) && !config.isOn(kScatter, true))
     config.fail(kScatter,
                 "is false: gradients that every rank reduces whole cannot be priced; nearest: "
@@ -152,7 +150,7 @@ void checkCommunication(Config& config, const Plan& plan, std::vector<std::strin
        {"reduce_bucket_size", "allgather_bucket_size", "stage3_prefetch_bucket_size"}) {
     const std::string key = fmt::format("zero_optimization.{}", name);
     if (isGiven(config, key) && config.real(key, 0) > kMostInBucket)
-      notes.push_back(
+      imported.notes.push_back(
           fmt::format("{} is {}: the memory of buckets above {} elements is not counted", key,
                       config.real(key, 0), kMostInBucket));
   }
@@ -378,7 +376,7 @@ Result<Imported> importDeepspeed(const std::string& text, const std::string& fil
   readZero(config,
            launch.gpus ? std::max<int64_t>(*launch.gpus / std::max<int64_t>(plan.tp, 1), 1) : 1,
            plan, missing);
-  checkCommunication(config, plan, imported.notes);
+  checkCommunication(config, imported);
   checkActivations(config, plan);
   plan.layers = plan::evenLayers(model.numLayers, 1, 1);
   config.refuseMisspelt();

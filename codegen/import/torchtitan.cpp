@@ -280,7 +280,7 @@ void readRecompute(Config& config, const LaunchOptions& launch, Plan& plan, cons
 // What PyTorch refuses of the stages and their microbatches, when all of them are read.
 void checkPipeline(Config& config, const ModelSpec& model, const Plan& plan) {
   if (!config.error().ok() || !plan::verifyPlan(plan, model).ok()) return;
-  if (const auto breach = plan::breachOf(plan, spec::StackRule::kWholeGradientsInPipeline))
+  if (const auto breach = plan::breachOf(plan, spec::StackRule::kEnoughMicrobatches))
     config.fail("training.local_batch_size",
                 fmt::format("gives {}, which PyTorch refuses; nearest: {}", breach->value,
                             breach->nearest));

@@ -94,14 +94,10 @@ std::string nearestWithEnoughMicrobatches(const Plan& plan) {
   return fmt::format("microbatches of {}", size);
 }
 
-// Of PyTorch's pipelines: reduction of gradients waits for the last microbatch, and schedules of
-// one stage a rank refuse fewer microbatches than stages (PipelineScheduleSingle, Schedule1F1B of
+// PyTorch's schedules of one stage a rank refuse fewer (PipelineScheduleSingle, Schedule1F1B of
 // torch/distributed/pipelining/schedules.py). Interleaved ones have as many (P7).
-std::optional<RuleBreach> breachOfTorchPipeline(const Plan& p) {
-  if (p.pp == 1) return std::nullopt;
-  if (p.stateSharding == StateSharding::kGradients)
-    return RuleBreach{"state sharding gradients beside a pipeline", "state sharding parameters"};
-  if (p.virtualStages > 1 || p.numMicrobatches() >= p.pp) return std::nullopt;
+std::optional<RuleBreach> breachOfMicrobatches(const Plan& p) {
+  if (p.pp == 1 || p.virtualStages > 1 || p.numMicrobatches() >= p.pp) return std::nullopt;
   return RuleBreach{fmt::format("{} microbatch{} in {} stages", p.numMicrobatches(),
                                 p.numMicrobatches() == 1 ? "" : "es", p.pp),
                     nearestWithEnoughMicrobatches(p)};
@@ -154,7 +150,10 @@ std::optional<RuleBreach> breachOf(const Plan& p, spec::StackRule rule) {
                                     spec::precisionName(p.training.precision)),
                         fmt::format("{}, or fp32", kNearest)};
     case StackRule::kWholeGradientsInPipeline:
-      return breachOfTorchPipeline(p);
+      if (p.pp == 1 || p.stateSharding != StateSharding::kGradients) return std::nullopt;
+      return RuleBreach{"state sharding gradients beside a pipeline", kNearest};
+    case StackRule::kEnoughMicrobatches:
+      return breachOfMicrobatches(p);
     case StackRule::kOptimizerInPipeline:
       if (p.pp == 1 || p.stateSharding <= StateSharding::kOptimizer) return std::nullopt;
       return RuleBreach{

@@ -176,6 +176,7 @@ enum class StackRule : uint8_t {
   kShardingWithReplicas,      // so do several replicas beside tp or pp
   kShardingWithShortFloats,   // and 16 or 8 bits beside tp or pp
   kWholeGradientsInPipeline,  // stages do not share gradients
+  kEnoughMicrobatches,        // without virtual stages as many as stages, or more
   kOptimizerInPipeline,       // nor parameters: of state the optimizer's alone
   kShardingWithBf16,          // several replicas in bf16 share the optimizer's state
   kWholeParts,                // tp and twice cp divide the sequence together

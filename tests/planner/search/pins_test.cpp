@@ -136,7 +136,7 @@ TEST(StackRules, TorchPipelinesHaveAMicrobatchForEveryStage) {
   query.pins.dp = 2;
   query.pins.microbatchSize = 2;
   EXPECT_TRUE(searchPlan(query).has_value());
-  query.stack.rules = {spec::StackRule::kWholeGradientsInPipeline};
+  query.stack.rules = {spec::StackRule::kEnoughMicrobatches};
   EXPECT_THAT(searchPlan(query).error().message(),
               ::testing::HasSubstr("2 microbatches in 4 stages needs microbatches of 1"));
   query.pins.microbatchSize.reset();
@@ -151,7 +151,7 @@ TEST(StackRules, TheNearestOfTorchPipelinesHasEnoughMicrobatches) {
   plan.pp = 4;
   plan.microbatchSize = 8;
   const auto nearest = [&] {
-    const auto breach = plan::breachOf(plan, spec::StackRule::kWholeGradientsInPipeline);
+    const auto breach = plan::breachOf(plan, spec::StackRule::kEnoughMicrobatches);
     return breach ? breach->nearest : "none";
   };
   EXPECT_EQ(nearest(), "microbatches of 6");
