@@ -241,13 +241,16 @@ Result<int> runWhatif(const WhatifOptions& options) {
   TRIREME_RETURN_IF_ERROR(keepsAnswers(options));
   if (!options.diff.empty()) return runDiff(options);
   TRIREME_ASSIGN_OR_RETURN(Answers answers, makeAnswers(options));
+  if (options.worth) {
+    TRIREME_RETURN_IF_ERROR(checkWorth(answers));
+  }
   TRIREME_ASSIGN_OR_RETURN(std::string stack, stackText(options.question.stack));
   if (options.framework) stack += fmt::format("\nfor {}", frameworkName(*options.framework));
   const std::vector<std::string> questions = questionsOf(answers.sweep, stack);
   TRIREME_RETURN_IF_ERROR(answerAll(options, questions, answers));
   TRIREME_RETURN_IF_ERROR(checkAnswered(options, answers));
-  if (options.worth) return runWorth(answers, options.report, options.json);
   refine(answers);
+  if (options.worth) return runWorth(answers, options.report, options.json);
   const planner::Query& base = answers.sweep.base;
   TRIREME_RETURN_IF_ERROR(writeReport(
       options.report, {"whatif", base.model.name, questionOf(answers), toTable(answers)},

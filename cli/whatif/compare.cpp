@@ -230,11 +230,14 @@ Result<int> runCompare(const CompareOptions& options) {
   return kExitOk;
 }
 
+Status checkWorth(const Answers& answers) {
+  if (answers.points.size() == 1) return {};
+  return invalidArgument(
+      fmt::format("--worth looks around one point, and these flags have {}: give each one value",
+                  answers.points.size()));
+}
+
 Result<int> runWorth(const Answers& answers, const std::string& report, bool json) {
-  if (answers.points.size() != 1)
-    return Error(invalidArgument(
-        fmt::format("--worth looks around one point, and these flags have {}: give each one value",
-                    answers.points.size())));
   TRIREME_ASSIGN_OR_RETURN(const Query query, planner::queryAt(answers.sweep, answers.points[0]));
   TRIREME_ASSIGN_OR_RETURN(const planner::PlanResult result, planner::searchPlan(query));
   Progress progress;

@@ -29,8 +29,11 @@ Result<int> runCompare(const CompareOptions& options);
 // Text of at most 100 columns; `what` the sides are: "cluster", "stack", "plan".
 std::string toTable(const planner::Difference& difference, const std::string& what);
 
-// What one more of everything is worth at the only point: prints it, and writes the page unless
-// `report` is empty. kInvalidArgument: there are several points.
+// kInvalidArgument: there are several points.
+Status checkWorth(const planner::Answers& answers);
+
+// What one more of everything is worth at the only point that was swept, below the table: prints
+// it, and writes the page unless `report` is empty. Requires checkWorth.
 Result<int> runWorth(const planner::Answers& answers, const std::string& report, bool json);
 
 }  // namespace trireme::cli

@@ -502,8 +502,20 @@ TEST_F(WhatifCommand, WorthIsOfOnePoint) {
   std::istringstream lines(outcome.out);
   for (std::string line; std::getline(lines, line);) EXPECT_LE(line.size(), 100u) << line;
   expectRefusal(whatif({"--gpus", "4,8", "--worth"}), 1, {"--worth looks around one point", "2"});
-  // A deadline adds points of its own.
-  expectSuccess(whatif({"--gpus", "4", "--tokens", "1B", "--deadline", "300 d", "--worth"}));
+}
+
+// What is asked of a deadline and of a budget is answered as without --worth, in the page as well.
+TEST_F(WhatifCommand, WorthKeepsWhatIsAskedOfTimeAndMoney) {
+  std::vector<std::string> args = {"--gpus",  "4",       "--tokens", "1B",       "--deadline",
+                                   "30000 d", "--price", "1 USD/h",  "--budget", "1 GUSD"};
+  const Outcome plain = whatif(args);
+  args.insert(args.end(), {"--worth", "--report", path("worth.html")});
+  const Outcome worth = whatif(args);
+  expectSuccess(worth);
+  EXPECT_THAT(plain.out, HasSubstr("fewest devices: "));
+  EXPECT_THAT(plain.out, HasSubstr("the fastest: "));
+  EXPECT_TRUE(worth.out.starts_with(plain.out)) << worth.out;
+  EXPECT_THAT(readAll(path("worth.html")), HasSubstr("fewest devices: "));
 }
 
 }  // namespace
