@@ -35,9 +35,9 @@ struct At {
 };
 
 // Two numbers of devices; for a deadline `few` are too slow and `many` are not. None: not one
-// device.
+// device. `missing` of them are not there.
 struct Gap {
-  int64_t unit, few, many;
+  int64_t unit, missing, few, many;
   std::optional<At> atFew, atMany;
 
   int64_t next() const { return (few / unit + 1) * unit; }
@@ -162,8 +162,10 @@ void Refiner::refine(const RefineLimit& limit) {
 Gap Refiner::gapBefore(const Curve& curve, size_t i) const {
   const SweepPoint& point = answers_.points[curve.places[0]];
   const int64_t unit = devicesAtOnce(answers_.sweep.hardware[point.hardware].cluster);
-  Gap gap{unit, point.minusNodes * unit, gpus(curve.places[i]), std::nullopt,
-          At{curve.places[i], curve.scenario}};
+  const int64_t missing = point.gpus - presentDevices(answers_.sweep, point);
+  Gap gap{unit,         missing,
+          missing,      gpus(curve.places[i]),
+          std::nullopt, At{curve.places[i], curve.scenario}};
   if (i == 0) return gap;
   gap.few = gpus(curve.places[i - 1]);
   gap.atFew = At{curve.places[i - 1], curve.scenario};
@@ -181,9 +183,7 @@ std::optional<Gap> Refiner::gapOf(const RefineLimit& limit, const Curve& curve) 
 // Whether as many as another curve is known to need are enough here; they may be better ones.
 bool Refiner::isOfInterest(const RefineLimit& limit, const Curve& curve, Gap& gap) {
   if (!best_ || best_ == gap.atMany) return true;
-  const SweepPoint& point = answers_.points[curve.places[0]];
-  const int64_t missing = point.gpus - presentDevices(answers_.sweep, point);
-  const int64_t known = presentDevices(answers_.sweep, answers_.points[best_->place]) + missing;
+  const int64_t known = presentDevices(answers_.sweep, answers_.points[best_->place]) + gap.missing;
   const int64_t count = known / gap.unit * gap.unit;
   if (count <= gap.few) return false;
   return count >= gap.many || (narrow(limit, curve, count, gap) && gap.many == count);
@@ -232,8 +232,9 @@ void Refiner::bisect(const RefineLimit& limit, const Curve& curve) {
 bool Refiner::couldBeBest(const RefineLimit& limit, const Gap& gap) const {
   const std::optional<Economics> e = rowOf(*gap.atMany).economics;
   if (!e || !e->cost) return false;  // what has no plan has too few devices
-  const auto next = static_cast<double>(gap.next());
-  const double wall = e->wall.count(), cost = *e->cost * next / static_cast<double>(gap.many);
+  const auto next = static_cast<double>(gap.next() - gap.missing);
+  const double wall = e->wall.count(),
+               cost = *e->cost * next / static_cast<double>(gap.many - gap.missing);
   const bool isForMoney = limit.goal == Goal::kFastest;
   if ((isForMoney ? cost : wall) > limit.value) return false;
   if (!best_) return true;
@@ -252,8 +253,8 @@ void Refiner::searchGap(const RefineLimit& limit, const Curve& curve, const Gap&
   if (isStopped_ || middle == 0 || !couldBeBest(limit, gap)) return;
   const std::optional<At> at = plan(limit, curve, middle);
   if (!at) return;
-  searchGap(limit, curve, {gap.unit, middle, gap.many, at, gap.atMany});
-  searchGap(limit, curve, {gap.unit, gap.few, middle, gap.atFew, at});
+  searchGap(limit, curve, {gap.unit, gap.missing, middle, gap.many, at, gap.atMany});
+  searchGap(limit, curve, {gap.unit, gap.missing, gap.few, middle, gap.atFew, at});
 }
 
 }  // namespace

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <tuple>
+
 #include "planner/whatif/answers.h"
 #include "tests/planner/small_query.h"
 
@@ -40,16 +42,39 @@ int64_t gpusOf(const Answers& answers, const AnswerRow& row) {
   return answers.points[row.point].gpus;
 }
 
-// Time and cost of every whole number of nodes.
-std::vector<SweepOutcome> everyNumber(int64_t first, int64_t last) {
-  std::vector<int64_t> gpus;
-  for (int64_t n = first; n <= last; n += 2) gpus.push_back(n);
-  Answers answers = smallAnswers(gpus);
+// Time and cost of every whole number of nodes, as those of `answers` are asked.
+std::vector<SweepOutcome> everyNumber(int64_t first, int64_t last,
+                                      Answers answers = smallAnswers({})) {
+  answers.sweep.axes.gpus.clear();
+  for (int64_t n = first; n <= last; n += 2) answers.sweep.axes.gpus.push_back(n);
   answerAll(answers);
   std::vector<SweepOutcome> outcomes;
   for (const AnswerRow& row : rowsOf(answers))
-    outcomes.push_back({gpusOf(answers, row), row.economics->wall, *row.economics->cost});
+    if (row.economics->cost)
+      outcomes.push_back({gpusOf(answers, row), row.economics->wall, *row.economics->cost});
   return outcomes;
+}
+
+// The answers of `answers` to a deadline and a budget against those of all numbers of devices.
+void expectBestOfAll(Answers answers, const std::vector<SweepOutcome>& all, Seconds deadline,
+                     double budget) {
+  answers.scenarios.deadlines = {deadline.count()};
+  answers.scenarios.budgets = {budget};
+  answerAll(answers);
+  refineAnswers(answers, [] { return true; });
+  const Condition condition = conditionOf(answers, rowsOf(answers)[0]);
+  using Goal = Refinement::Goal;
+  for (const auto& [goal, limit, expected] :
+       {std::tuple(Goal::kFewest, deadline.count(), fewestWithin(all, deadline)),
+        std::tuple(Goal::kCheapest, deadline.count(), cheapestWithin(all, deadline)),
+        std::tuple(Goal::kFastest, budget, fastestFor(all, budget))}) {
+    const Refinement* found = answers.refinement(goal, limit, condition);
+    ASSERT_EQ(found != nullptr, expected.has_value()) << deadline.count() << " " << budget;
+    if (!found) continue;
+    EXPECT_EQ(gpusOf(answers, found->row), all[*expected].gpus);
+    EXPECT_EQ(found->row.economics->wall, all[*expected].wall);
+    EXPECT_EQ(*found->row.economics->cost, all[*expected].cost);
+  }
 }
 
 // More devices are never slower, so that bisection finds what going through all of them does.
@@ -140,6 +165,19 @@ TEST(Refine, ABudgetBuysTheFastestOfAll) {
     }
   EXPECT_GT(numBetween, 1);
   EXPECT_GT(numFewer, 1);  // not everything has to be planned
+}
+
+// Those that are missing are not paid for, however many they are.
+TEST(Refine, MissingNodesCostNothing) {
+  for (const int64_t minus : {1, 200}) {
+    const int64_t first = 2 + 2 * minus, last = 32 + 2 * minus;
+    Answers answers = smallAnswers({first, last});
+    answers.sweep.axes.minusNodes = {minus};
+    const std::vector<SweepOutcome> all = everyNumber(first, last, answers);
+    for (const SweepOutcome& outcome : all)
+      for (const double slack : {1.0, 1.01})
+        expectBestOfAll(answers, all, outcome.wall * slack, outcome.cost * slack);
+  }
 }
 
 // The only number is the most that there may be: it is held against none.
