@@ -76,4 +76,20 @@ Bytes checkpointBytes(int64_t numParameters, const spec::StackProfile& stack,
 // Requires tokens above 0. A wall time that failures make infinite is infinite.
 Economics economicsOf(const Training& training, const Scenario& scenario);
 
+struct LeastEconomics {
+  Seconds wall;
+  double cost = 0;  // USD; 0 without a price
+};
+
+// Bounds from below of economicsOf() of all trainings that have `least.gpus` to `mostGpus` devices,
+// whose steps take at least as long as those of `least`, on at least as many devices and nodes in
+// use, and at most mostNodesUsed. With a repair time all that are present are whole nodes.
+//
+//   wall >= busy / goodput / availability: fewer devices fail less often, and fewer nodes are there
+//           more often, with as many spares as may be idle, or as the most nodes want
+//   cost >= price x busy / goodput x the least owned / availability of nodes: at least those that
+//           are present, or those in use and the spares that were asked for
+LeastEconomics leastEconomics(const Training& least, int64_t mostGpus, int64_t mostNodesUsed,
+                              const Scenario& scenario);
+
 }  // namespace trireme::planner

@@ -34,19 +34,30 @@ struct At {
   bool operator==(const At&) const = default;
 };
 
-// Two numbers of devices; for a deadline `few` are too slow and `many` are not. None: not one
-// device. `missing` of them are not there.
+// Two numbers of devices, of which `missing` are not there. None: not one device.
 struct Gap {
   int64_t unit, missing, few, many;
   std::optional<At> atFew, atMany;
 
+  // Whole numbers of units between the two, of which there may be none.
   int64_t next() const { return (few / unit + 1) * unit; }
-  // A whole number of units between the two; 0: there is none.
-  int64_t middle() const {
-    const int64_t first = few / unit + 1, last = (many - 1) / unit;
-    return first > last ? 0 : (first + last) / 2 * unit;
-  }
+  int64_t last() const { return (many - 1) / unit * unit; }
+  bool isEmpty() const { return next() > last(); }
+  int64_t middle() const { return (next() / unit + last() / unit) / 2 * unit; }
 };
+
+Worth worthOf(Goal goal, const LeastEconomics& e, int64_t present) {
+  const auto devices = static_cast<double>(present);
+  switch (goal) {
+    case Goal::kFewest:
+      return {devices, e.cost, e.wall.count()};
+    case Goal::kCheapest:
+      return {e.cost, e.wall.count(), devices};
+    case Goal::kFastest:
+      return {e.wall.count(), e.cost, devices};
+  }
+  return {};
+}
 
 class Refiner {
  public:
@@ -70,20 +81,25 @@ class Refiner {
     if (isNew) rows->second = rowsOf(answers_, at.place);
     return rows->second[at.scenario];
   }
+  int64_t present(size_t place) const {
+    return presentDevices(answers_.sweep, answers_.points[place]);
+  }
+  bool hasPlan(std::optional<At> at) const { return at && answers_.answers[at->place]->ok(); }
   bool keeps(const RefineLimit& limit, At at) const;
   Worth worth(const RefineLimit& limit, At at) const;
 
   void refine(const RefineLimit& limit);
-  void offer(const RefineLimit& limit, At at);
+  void offer(const RefineLimit& limit, const Curve& curve, At at);
   Gap gapBefore(const Curve& curve, size_t i) const;
-  std::optional<Gap> gapOf(const RefineLimit& limit, const Curve& curve) const;
-  bool isOfInterest(const RefineLimit& limit, const Curve& curve, Gap& gap);
-  void bisect(const RefineLimit& limit, const Curve& curve);
+  Scenario scenarioOf(const Gap& gap) const;
+  bool couldBeat(const RefineLimit& limit, const LeastEconomics& least, int64_t devices) const;
   bool couldBeBest(const RefineLimit& limit, const Gap& gap) const;
-  void spend(const RefineLimit& limit, const Curve& curve);
+  int64_t probeOf(const RefineLimit& limit, const Gap& gap) const;
+  void search(const RefineLimit& limit, const Curve& curve);
   void searchGap(const RefineLimit& limit, const Curve& curve, const Gap& gap);
+  void findBeyond(const RefineLimit& limit);
+  size_t placeOf(const Curve& curve, int64_t gpus) const;
   std::optional<At> plan(const RefineLimit& limit, const Curve& curve, int64_t gpus);
-  bool narrow(const RefineLimit& limit, const Curve& curve, int64_t gpus, Gap& gap);
 
   Answers& answers_;
   const std::function<bool()>& onPlanned_;
@@ -93,6 +109,7 @@ class Refiner {
   bool isStopped_ = false;
   // Of the limit at hand.
   std::optional<At> best_, beyond_;
+  const Curve* bestCurve_ = nullptr;
   size_t numPlanned_ = 0;
 };
 
@@ -119,25 +136,14 @@ bool Refiner::keeps(const RefineLimit& limit, At at) const {
 }
 
 Worth Refiner::worth(const RefineLimit& limit, At at) const {
-  const Economics e = *rowOf(at).economics;
-  const double wall = e.wall.count(), cost = e.cost.value_or(0);
-  const auto devices =
-      static_cast<double>(presentDevices(answers_.sweep, answers_.points[at.place]));
-  switch (limit.goal) {
-    case Goal::kFewest:
-      return {devices, cost, wall};
-    case Goal::kCheapest:
-      return {cost, wall, devices};
-    case Goal::kFastest:
-      return {wall, cost, devices};
-  }
-  return {};
+  const Economics& e = *rowOf(at).economics;
+  return worthOf(limit.goal, {e.wall, e.cost.value_or(0)}, present(at.place));
 }
 
-void Refiner::offer(const RefineLimit& limit, At at) {
+void Refiner::offer(const RefineLimit& limit, const Curve& curve, At at) {
   if (!keeps(limit, at) || (best_ && worth(limit, at) >= worth(limit, *best_))) return;
   best_ = at;
-  beyond_.reset();
+  bestCurve_ = &curve;
 }
 
 void Refiner::refine(const RefineLimit& limit) {
@@ -146,11 +152,10 @@ void Refiner::refine(const RefineLimit& limit) {
   numPlanned_ = 0;
   for (const Curve& curve : curves_)
     if (curve.condition == limit.condition)
-      for (const size_t place : curve.places) offer(limit, {place, curve.scenario});
-  for (const Curve& curve : curves_) {
-    if (!(curve.condition == limit.condition)) continue;
-    limit.goal == Goal::kFewest ? bisect(limit, curve) : spend(limit, curve);
-  }
+      for (const size_t place : curve.places) offer(limit, curve, {place, curve.scenario});
+  for (const Curve& curve : curves_)
+    if (curve.condition == limit.condition) search(limit, curve);
+  if (!isStopped_ && best_ && limit.goal == Goal::kFewest) findBeyond(limit);
   if (isStopped_ || !best_) return;
   Refinement refinement{limit.goal,    limit.value,  limit.condition,
                         rowOf(*best_), std::nullopt, numPlanned_};
@@ -161,100 +166,119 @@ void Refiner::refine(const RefineLimit& limit) {
 // Between the i-th number of devices and the one before; before the first there is none.
 Gap Refiner::gapBefore(const Curve& curve, size_t i) const {
   const SweepPoint& point = answers_.points[curve.places[0]];
-  const int64_t unit = devicesAtOnce(answers_.sweep.hardware[point.hardware].cluster);
-  const int64_t missing = point.gpus - presentDevices(answers_.sweep, point);
-  Gap gap{unit,         missing,
-          missing,      gpus(curve.places[i]),
-          std::nullopt, At{curve.places[i], curve.scenario}};
-  if (i == 0) return gap;
+  const spec::ClusterSpec& cluster = answers_.sweep.hardware[point.hardware].cluster;
+  const int64_t missing = point.minusNodes * devicesPerNode(cluster);
+  Gap gap{devicesAtOnce(cluster), missing,      missing,
+          gpus(curve.places[i]),  std::nullopt, At{curve.places[i], curve.scenario}};
+  if (i == 0 || gpus(curve.places[i - 1]) <= missing) return gap;
   gap.few = gpus(curve.places[i - 1]);
   gap.atFew = At{curve.places[i - 1], curve.scenario};
   return gap;
 }
 
-// The first two numbers of devices between which the deadline comes to be met.
-std::optional<Gap> Refiner::gapOf(const RefineLimit& limit, const Curve& curve) const {
-  size_t i = 0;
-  while (i < curve.places.size() && !keeps(limit, {curve.places[i], curve.scenario})) ++i;
-  if (i == curve.places.size() || (i == 0 && curve.places.size() > 1)) return std::nullopt;
-  return gapBefore(curve, i);
+// The one at hand; without repair where what is between is no whole node, so that bounds know no
+// spares.
+Scenario Refiner::scenarioOf(const Gap& gap) const {
+  Scenario scenario = rowOf(*gap.atMany).scenario;
+  const size_t hardware = answers_.points[gap.atMany->place].hardware;
+  if (scenario.failures && gap.unit != devicesPerNode(answers_.sweep.hardware[hardware].cluster))
+    scenario.failures->repair.reset();
+  return scenario;
 }
 
-// Whether as many as another curve is known to need are enough here; they may be better ones.
-bool Refiner::isOfInterest(const RefineLimit& limit, const Curve& curve, Gap& gap) {
-  if (!best_ || best_ == gap.atMany) return true;
-  const int64_t known = presentDevices(answers_.sweep, answers_.points[best_->place]) + gap.missing;
-  const int64_t count = known / gap.unit * gap.unit;
-  if (count <= gap.few) return false;
-  return count >= gap.many || (narrow(limit, curve, count, gap) && gap.many == count);
+bool Refiner::couldBeat(const RefineLimit& limit, const LeastEconomics& least,
+                        int64_t devices) const {
+  if ((limit.goal == Goal::kFastest ? least.cost : least.wall.count()) > limit.value) return false;
+  return !best_ || worthOf(limit.goal, least, devices) < worth(limit, *best_);
+}
+
+// Within the gap a step takes at least as long as with `many` devices. If its plan is not that of
+// `few`, it uses more devices than those; of a program that wants hosts alike, more nodes.
+bool Refiner::couldBeBest(const RefineLimit& limit, const Gap& gap) const {
+  if (!hasPlan(gap.atMany)) return false;  // what has no plan has too few devices
+  const Scenario scenario = scenarioOf(gap);
+  const int64_t few = gap.few - gap.missing, first = gap.next() - gap.missing,
+                last = gap.last() - gap.missing;
+  const std::vector<spec::StackRule>& rules = answers_.sweep.base.stack.rules;
+  const bool isAlike = std::count(rules.begin(), rules.end(), spec::StackRule::kAlikeHosts) > 0;
+  Training other = trainingOf(answers_, gap.atMany->place);
+  other.gpus = first;
+  other.perNode = gap.unit;
+  other.nodesUsed = few / gap.unit + 1;
+  other.used = isAlike ? other.nodesUsed : few + 1;
+  if (couldBeat(limit, leastEconomics(other, last, last / gap.unit, scenario), first)) return true;
+  if (!hasPlan(gap.atFew)) return false;
+  Training same = trainingOf(answers_, gap.atFew->place);
+  same.gpus = first;
+  same.perNode = gap.unit;
+  return couldBeat(limit, leastEconomics(same, last, same.nodesUsed, scenario), first);
+}
+
+// In the middle; but as many as another curve is known to need say of most whether they matter.
+int64_t Refiner::probeOf(const RefineLimit& limit, const Gap& gap) const {
+  if (limit.goal != Goal::kFewest || !best_) return gap.middle();
+  const int64_t known = (present(best_->place) + gap.missing) / gap.unit * gap.unit;
+  return known >= gap.next() && known <= gap.last() ? known : gap.middle();
+}
+
+// Time and cost go up and down with the number of devices: every gap is searched, first where the
+// answer is the likeliest.
+void Refiner::search(const RefineLimit& limit, const Curve& curve) {
+  const size_t count = curve.places.size(), first = count == 1 ? 0 : 1;
+  for (size_t k = first; k < count; ++k)
+    searchGap(limit, curve,
+              gapBefore(curve, limit.goal == Goal::kFewest ? k : count - 1 - (k - first)));
+}
+
+void Refiner::searchGap(const RefineLimit& limit, const Curve& curve, const Gap& gap) {
+  if (isStopped_ || gap.isEmpty() || !couldBeBest(limit, gap)) return;
+  const int64_t probe = probeOf(limit, gap);
+  const std::optional<At> at = plan(limit, curve, probe);
+  if (!at) return;
+  const Gap below{gap.unit, gap.missing, gap.few, probe, gap.atFew, at},
+      above{gap.unit, gap.missing, probe, gap.many, at, gap.atMany};
+  const bool isFewest = limit.goal == Goal::kFewest;
+  searchGap(limit, curve, isFewest ? below : above);
+  searchGap(limit, curve, isFewest ? above : below);
+}
+
+// The next number of devices below the best. Fewer than the first of several were not asked about.
+void Refiner::findBeyond(const RefineLimit& limit) {
+  const Curve& curve = *bestCurve_;
+  size_t i = 0;
+  while (gpus(curve.places[i]) < gpus(best_->place)) ++i;
+  if (i == 0 && curve.places.size() > 1) return;
+  Gap gap = gapBefore(curve, i);
+  gap.many = gpus(best_->place);
+  const int64_t before = std::max(gap.few, gap.last());
+  if (before <= gap.missing) return;
+  std::optional<At> at = At{placeOf(curve, before), curve.scenario};
+  if (at->place == answers_.points.size()) at = plan(limit, curve, before);
+  if (at && !keeps(limit, *at)) beyond_ = at;
+}
+
+// Of the curve's point with so many devices; the end if there is none.
+size_t Refiner::placeOf(const Curve& curve, int64_t gpus) const {
+  SweepPoint point = answers_.points[curve.places[0]];
+  point.gpus = gpus;
+  const auto found = std::find(answers_.points.begin(), answers_.points.end(), point);
+  return static_cast<size_t>(found - answers_.points.begin());
 }
 
 // Plans the point of the curve with so many devices, unless it was. None: it was told to stop.
 std::optional<At> Refiner::plan(const RefineLimit& limit, const Curve& curve, int64_t gpus) {
-  SweepPoint point = answers_.points[curve.places[0]];
-  point.gpus = gpus;
   ++numPlanned_;
-  const auto found = std::find(answers_.points.begin(), answers_.points.end(), point);
-  const At at{static_cast<size_t>(found - answers_.points.begin()), curve.scenario};
-  if (found == answers_.points.end()) {
+  const At at{placeOf(curve, gpus), curve.scenario};
+  if (at.place == answers_.points.size()) {
+    SweepPoint point = answers_.points[curve.places[0]];
+    point.gpus = gpus;
     answers_.points.push_back(point);
     ++answers_.numBetween;
     answers_.answers.emplace_back(planner_.answer(point));
     if (isStopped_ = !onPlanned_(); isStopped_) return std::nullopt;
   }
-  offer(limit, at);
+  offer(limit, curve, at);
   return at;
-}
-
-bool Refiner::narrow(const RefineLimit& limit, const Curve& curve, int64_t gpus, Gap& gap) {
-  const std::optional<At> at = plan(limit, curve, gpus);
-  if (!at) return false;
-  if (keeps(limit, *at)) {
-    gap.many = gpus;
-    gap.atMany = at;
-  } else {
-    gap.few = gpus;
-    gap.atFew = at;
-  }
-  return true;
-}
-
-void Refiner::bisect(const RefineLimit& limit, const Curve& curve) {
-  if (isStopped_) return;
-  std::optional<Gap> gap = gapOf(limit, curve);
-  if (!gap || !isOfInterest(limit, curve, *gap)) return;
-  while (const int64_t middle = gap->middle())
-    if (!narrow(limit, curve, middle, *gap)) return;
-  if (best_ == gap->atMany) beyond_ = gap->atFew;
-}
-
-// Within the gap nothing is faster than `many`, so that a device is paid for at least as long.
-bool Refiner::couldBeBest(const RefineLimit& limit, const Gap& gap) const {
-  const std::optional<Economics> e = rowOf(*gap.atMany).economics;
-  if (!e || !e->cost) return false;  // what has no plan has too few devices
-  const auto next = static_cast<double>(gap.next() - gap.missing);
-  const double wall = e->wall.count(),
-               cost = *e->cost * next / static_cast<double>(gap.many - gap.missing);
-  const bool isForMoney = limit.goal == Goal::kFastest;
-  if ((isForMoney ? cost : wall) > limit.value) return false;
-  if (!best_) return true;
-  return (isForMoney ? Worth(wall, cost, next) : Worth(cost, wall, next)) < worth(limit, *best_);
-}
-
-// All devices are paid for, used or not, so that cost goes up and down with their number: every
-// gap is searched, the fastest end first.
-void Refiner::spend(const RefineLimit& limit, const Curve& curve) {
-  for (size_t i = curve.places.size(); i-- > 0;)
-    if (i > 0 || curve.places.size() == 1) searchGap(limit, curve, gapBefore(curve, i));
-}
-
-void Refiner::searchGap(const RefineLimit& limit, const Curve& curve, const Gap& gap) {
-  const int64_t middle = gap.middle();
-  if (isStopped_ || middle == 0 || !couldBeBest(limit, gap)) return;
-  const std::optional<At> at = plan(limit, curve, middle);
-  if (!at) return;
-  searchGap(limit, curve, {gap.unit, gap.missing, middle, gap.many, at, gap.atMany});
-  searchGap(limit, curve, {gap.unit, gap.missing, gap.few, middle, gap.atFew, at});
 }
 
 }  // namespace

@@ -9,20 +9,19 @@ namespace trireme::planner {
 // What may be between two numbers of devices: whole nodes, or single devices where there are none.
 int64_t devicesAtOnce(const spec::ClusterSpec& cluster);
 
-// Fills in answers.refinements for every deadline and budget that any point keeps to, under every
+// Fills in answers.refinements for every deadline and budget that anything keeps to, under every
 // condition, and puts the points that it plans behind those that were swept.
 //
-//   deadline   the fewest devices: bisection between the smallest number swept that meets it and
-//              the next smaller one, of every curve (points that differ in devices alone, under one
-//              scenario)
-//   deadline   with a price also the cheapest, searched as budgets are
-//   budget     the fastest: all numbers between those swept, but for those that cannot be better,
-//              since more devices are never slower and all are paid for
+//   deadline   the fewest devices, and with a price the cheapest
+//   budget     the fastest
 //
-// A single number swept is the most that there may be: fewer are asked about too. What failures and
-// spares make of time and cost need not be monotone; then the answer is the best of what was
-// planned. Where bisection ends at the answer to a deadline, `beyond`, one node less, was planned
-// and does not meet it. Numbers between those swept are multiples of devicesAtOnce.
+// of all multiples of devicesAtOnce between the smallest and the largest number swept, on every
+// curve (points that differ in devices alone, under one scenario). A single number swept is the
+// most that there may be: fewer are asked about too. Time and cost need not be monotone: idle nodes
+// are paid for and are spares. But steps are never slower on more devices, which bounds what is
+// between two numbers (leastEconomics); branch and bound halves what the bounds leave. The answer
+// is the best of all numbers, as far as that holds. To the fewest devices belongs `beyond`, one
+// node less, unless fewer were not asked about.
 //
 // `onPlanned` hears of every point; it returns whether to go on. If not, what is missing is not
 // filled in.

@@ -36,6 +36,8 @@ std::vector<Scenario> scenariosOf(const ScenarioAxes& axes, size_t hardware) {
   return scenarios;
 }
 
+}  // namespace
+
 Training trainingOf(const Answers& answers, size_t index) {
   const SweepPoint& point = answers.points[index];
   const Hardware& hardware = answers.sweep.hardware[point.hardware];
@@ -53,8 +55,6 @@ Training trainingOf(const Answers& answers, size_t index) {
   training.power = hardware.cluster.device.power;
   return training;
 }
-
-}  // namespace
 
 const Refinement* Answers::refinement(Refinement::Goal goal, double limit,
                                       const Condition& condition) const {

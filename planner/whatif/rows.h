@@ -73,6 +73,9 @@ struct Answers {
 // "A", "B", ... "Z", "AA": short names of plans in the order in which they win.
 std::string letterOf(size_t index);
 
+// Of a point that has a plan.
+Training trainingOf(const Answers& answers, size_t point);
+
 // Of one point, all scenarios.
 std::vector<AnswerRow> rowsOf(const Answers& answers, size_t point);
 // Of all swept points that are answered.

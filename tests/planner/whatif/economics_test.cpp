@@ -314,5 +314,47 @@ TEST(Answers, DeadlinesAndBudgetsByHand) {
   EXPECT_EQ(fastestFor(outcomes, 49), std::nullopt);
 }
 
+// Whatever is between the bounds takes no less, and costs no less.
+TEST(Economics, NothingIsBelowTheLeast) {
+  std::mt19937_64 random(3);
+  const auto oneOf = [&](int64_t first, int64_t last) {
+    return std::uniform_int_distribution<int64_t>(first, last)(random);
+  };
+  for (int i = 0; i < 3000; ++i) {
+    Scenario scenario;
+    scenario.tokens = 3'600'500;
+    scenario.price = 3;
+    FailureModel& model = scenario.failures.emplace();
+    model.deviceMeanBetween = Seconds(kHour * static_cast<double>(oneOf(1, 2000)));
+    model.checkpointBandwidth = BytesPerSecond(10e9);
+    model.restart = Seconds(60);
+    if (oneOf(0, 3) > 0) model.repair = Seconds(kHour * static_cast<double>(oneOf(1, 50)));
+    if (oneOf(0, 1) > 0) model.spares = oneOf(0, 4);
+    const int64_t first = oneOf(1, 12), last = first + oneOf(0, 6), nodes = oneOf(1, first);
+    Training least = sixteen();
+    least.gpus = 8 * first;
+    least.nodesUsed = nodes;
+    least.used = oneOf(1, 8 * nodes);
+    Training training = least;
+    training.gpus = 8 * oneOf(first, last);
+    const int64_t most = oneOf(nodes, training.gpus / 8);
+    training.nodesUsed = oneOf(nodes, most);
+    training.used = oneOf(least.used, std::max(least.used, 8 * training.nodesUsed));
+    training.step = least.step * (1 + 0.1 * static_cast<double>(oneOf(0, 3)));
+    const LeastEconomics bound = leastEconomics(least, 8 * last, most, scenario);
+    const Economics e = economicsOf(training, scenario);
+    ASSERT_LE(bound.wall, e.wall) << i;
+    if (!e.cost) continue;  // never ends
+    ASSERT_LE(bound.cost, *e.cost) << i;
+    // Of nothing but the training itself the bound is exact.
+    const LeastEconomics own =
+        leastEconomics(training, training.gpus, training.nodesUsed, scenario);
+    EXPECT_NEAR(own.wall / e.wall, 1, 1e-9);
+    if (!model.spares) {
+      EXPECT_NEAR(own.cost / *e.cost, 1, 1e-9);
+    }
+  }
+}
+
 }  // namespace
 }  // namespace trireme::planner

@@ -77,7 +77,7 @@ void expectBestOfAll(Answers answers, const std::vector<SweepOutcome>& all, Seco
   }
 }
 
-// More devices are never slower, so that bisection finds what going through all of them does.
+// Going through all of them finds no fewer.
 TEST(Refine, ADeadlineIsMetByTheFewestDevicesOfAll) {
   const std::vector<SweepOutcome> all = everyNumber(2, 32);
   for (size_t i = 0; i < all.size(); ++i)
@@ -178,6 +178,28 @@ TEST(Refine, MissingNodesCostNothing) {
       for (const double slack : {1.0, 1.01})
         expectBestOfAll(answers, all, outcome.wall * slack, outcome.cost * slack);
   }
+}
+
+// Idle nodes are spares: with failures and repairs more devices may take longer, and fewer nodes in
+// use may be faster.
+TEST(Refine, FailuresAndSparesNeedNotBeMonotone) {
+  int numSlower = 0;
+  for (const std::optional<int64_t> spares : {std::optional<int64_t>(), {0}, {3}}) {
+    Answers answers = smallAnswers({4, 32});
+    ScenarioAxes& s = answers.scenarios;
+    s.mtbf = {1e4};
+    s.checkpointBandwidth = 1e6;
+    s.restart = 1;
+    s.repair = 500;
+    s.spares = spares;
+    const std::vector<SweepOutcome> all = everyNumber(4, 32, answers);
+    for (size_t i = 0; i < all.size(); ++i) {
+      numSlower += i > 0 && all[i].wall > all[i - 1].wall;
+      for (const double slack : {1.0, 1.01})
+        expectBestOfAll(answers, all, all[i].wall * slack, all[i].cost * slack);
+    }
+  }
+  EXPECT_GT(numSlower, 1);
 }
 
 // The only number is the most that there may be: it is held against none.
