@@ -315,8 +315,7 @@ void addMoney(CLI::App& app, WhatifOptions* options) {
                          bool* isRange = nullptr) {
     return addParsed(app, flag, placeholder, description, group,
                      [out, isRange, &kind](const std::string& f, const std::string& text) {
-                       *out = orRefuse(f, planner::parseUnits(text, kind));
-                       if (isRange) *isRange = text.find("..") != std::string::npos;
+                       *out = orRefuse(f, planner::parseUnits(text, kind, isRange));
                      });
   };
   CLI::Option* tokens = units("--tokens", "N", &s->tokens, planner::tokenUnits(),

@@ -393,8 +393,10 @@ Status parse(const Options& options, const char* name, T& out, const Parse& pars
 auto wholeParser(int64_t least, bool byOnes) {
   return [=](const std::string& text) { return planner::parseWhole(text, least, byOnes); };
 }
-auto unitsParser(const planner::UnitKind& kind) {
-  return [&kind](const std::string& text) { return planner::parseUnits(text, kind); };
+auto unitsParser(const planner::UnitKind& kind, bool* isRange = nullptr) {
+  return [&kind, isRange](const std::string& text) {
+    return planner::parseUnits(text, kind, isRange);
+  };
 }
 
 Status readAxes(const Options& options, planner::SweepAxes& axes) {
@@ -414,8 +416,10 @@ Status readScenarios(const Options& options, planner::ScenarioAxes& s) {
     return [&kind](const std::string& text) { return planner::parseUnit(text, kind); };
   };
   TRIREME_RETURN_IF_ERROR(parse(options, "tokens", s.tokens, unitsParser(planner::tokenUnits())));
-  TRIREME_RETURN_IF_ERROR(parse(options, "price", s.price, unitsParser(planner::priceUnits())));
-  TRIREME_RETURN_IF_ERROR(parse(options, "power", s.power, unitsParser(planner::powerUnits())));
+  TRIREME_RETURN_IF_ERROR(
+      parse(options, "price", s.price, unitsParser(planner::priceUnits(), &s.priceIsRange)));
+  TRIREME_RETURN_IF_ERROR(
+      parse(options, "power", s.power, unitsParser(planner::powerUnits(), &s.powerIsRange)));
   TRIREME_RETURN_IF_ERROR(parse(options, "deadline", s.deadlines, unitsParser(durations)));
   TRIREME_RETURN_IF_ERROR(parse(options, "budget", s.budgets, unitsParser(planner::moneyUnits())));
   TRIREME_RETURN_IF_ERROR(parse(options, "mtbf", s.mtbf, unitsParser(durations)));

@@ -226,8 +226,12 @@ Status checkBare(const std::vector<Piece>& pieces, const std::string& common,
 
 }  // namespace
 
-Result<std::vector<double>> parseUnits(const std::string& text, const UnitKind& kind) {
+Result<std::vector<double>> parseUnits(const std::string& text, const UnitKind& kind,
+                                       bool* isRange) {
   TRIREME_ASSIGN_OR_RETURN(const std::vector<Piece> pieces, piecesOf(text, kind.example));
+  if (isRange)
+    *isRange = std::any_of(pieces.begin(), pieces.end(),
+                           [](const Piece& piece) { return !piece.last.empty(); });
   // The last one that is written stands for all numbers without.
   std::string common;
   for (const Piece& piece : pieces)

@@ -44,8 +44,10 @@ const UnitKind& tokenUnits();     // tokens: "15T"
 
 // One number with a unit, in the first unit of the kind.
 Result<double> parseUnit(const std::string& text, const UnitKind& kind);
-// As they are written: one that stands there twice may be meant for two devices.
-Result<std::vector<double>> parseUnits(const std::string& text, const UnitKind& kind);
+// As they are written: one that stands there twice may be meant for two devices. `isRange`: whether
+// any of it is a range.
+Result<std::vector<double>> parseUnits(const std::string& text, const UnitKind& kind,
+                                       bool* isRange = nullptr);
 
 // Of equals the first.
 template <typename T>

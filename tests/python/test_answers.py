@@ -259,6 +259,14 @@ def test_devices_may_have_the_same_price() -> None:
     assert [point.usd_per_gpu_hour for point in sweep.points] == [2, 2, 5]
 
 
+def test_a_range_of_prices_is_swept_whatever_its_length() -> None:
+    of_three: dict[str, Any] = {"gpu": ["h100", "h200", "b200"], "tokens": "1B"}
+    ranges: dict[str, Any] = {"price": "1..4 USD/h", "power": "500..2000 W"}
+    sweep = trireme.whatif("gpt2-124m", gpus=8, **of_three, **ranges, **SMALL)
+    assert len(sweep.points) == 3 * 3 * 3
+    assert [point.usd_per_gpu_hour for point in sweep.points[::3]] == [1, 2, 4] * 3
+
+
 def test_every_mtbf_has_its_answer() -> None:
     failures: dict[str, Any] = {"mtbf": ["1 d", "5 y"], "checkpoint_bandwidth": 1e9, "restart": 0}
     sweep = trireme.whatif(

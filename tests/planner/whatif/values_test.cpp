@@ -38,6 +38,14 @@ TEST(WhatifValues, UnitsMayStandOnceAndRangesMayBeOfFractions) {
   EXPECT_FALSE(parseUnits("0..8 USD/h", priceUnits()).has_value());
 }
 
+TEST(WhatifValues, ARangeIsToldFromAList) {
+  bool isRange = true;
+  EXPECT_EQ(parseUnits("1,2,4 USD/h", priceUnits(), &isRange), (Reals{1, 2, 4}));
+  EXPECT_FALSE(isRange);
+  EXPECT_EQ(parseUnits("1..4 USD/h", priceUnits(), &isRange), (Reals{1, 2, 4}));
+  EXPECT_TRUE(isRange);
+}
+
 TEST(WhatifValues, ATokenIsTheLeast) {
   EXPECT_EQ(parseUnit("1", tokenUnits()), 1.0);
   EXPECT_EQ(parseUnit("1e-9", tokenUnits()).error().message(), "must be at least 1, got '1e-9'");
