@@ -102,7 +102,8 @@ int64_t devicesPerNode(const spec::ClusterSpec& cluster) {
 int64_t nodesUsed(const plan::Plan& plan, const spec::ClusterSpec& cluster) {
   // Of hosts that the cluster does not say a node is a whole block.
   const bool isHost = cluster.devicesPerHost() > 0 && plan.devicesPerHost > 0;
-  const int64_t each = isHost ? plan.devicesPerHost : devicesPerNode(cluster);
+  const int64_t node = devicesPerNode(cluster);
+  const int64_t each = isHost ? std::min(plan.devicesPerHost, node) : node;
   return (plan.numRanks() + each - 1) / each;
 }
 
@@ -224,7 +225,7 @@ PointAnswer PointPlanner::answer(const SweepPoint& point) {
   answer.plan = summary(result->plan);
   answer.shape = shapeOf(result->plan);
   answer.gpusUsed = result->gpusUsed;
-  answer.nodesUsed = nodesUsed(result->plan, query->cluster);
+  answer.nodesUsed = nodesUsed(result->plan, sweep_.hardware[point.hardware].cluster);
   answer.step = result->estimate.step;
   answer.tokensPerSecond = result->estimate.tokensPerSecond;
   answer.modelFlopsUtilisation = result->estimate.modelFlopsUtilisation;

@@ -56,7 +56,7 @@ struct PointAnswer {
   std::string plan;    // summary()
   std::string shape;   // summary() without replicas: what stays the same along a scaling curve
   int64_t gpusUsed = 0;
-  int64_t nodesUsed = 0;  // nodesUsed() of the plan
+  int64_t nodesUsed = 0;  // nodesUsed() of the plan, in nodes of the hardware
   Seconds step;
   double tokensPerSecond = 0;
   double modelFlopsUtilisation = 0;
@@ -68,7 +68,7 @@ struct PointAnswer {
 
 // Devices that fail and are replaced together: a host's (ClusterSpec::devicesPerHost) or, where the
 // cluster does not say and no inner tier is as small as a host, those of a block of the innermost
-// tier. All devices, if that is the only tier.
+// tier. All devices, if that is the only tier; more of them are more such nodes.
 int64_t devicesPerNode(const spec::ClusterSpec& cluster);
 
 // Nodes that have a rank of the plan. A program that wants as many ranks on every host spreads some

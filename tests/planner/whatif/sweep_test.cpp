@@ -6,6 +6,7 @@
 
 #include "planner/certainty.h"
 #include "planner/plan_text.h"
+#include "planner/whatif/rows.h"
 #include "tests/planner/small_query.h"
 
 namespace trireme::planner {
@@ -76,6 +77,30 @@ TEST(Sweep, NodesUsedAreThoseThatHaveARank) {
   EXPECT_EQ(nodesUsed(plan, cluster), 5);
   // Blocks of 32 are no hosts: they fail as a whole.
   EXPECT_EQ(nodesUsed(plan, small::cluster(64, 32)), 1);
+}
+
+// A cluster that is one node, four times: nothing of it waits while all devices are in use.
+TEST(Sweep, MoreThanAClusterOfOneTierAreMoreNodesOfIt) {
+  Answers answers;
+  Sweep& sweep = answers.sweep;
+  sweep.base = computeBound(smallQuery(4, 4, 16));
+  sweep.base.cluster = small::cluster(4, 4);
+  sweep.base.cluster.device = smallQuery().cluster.device;
+  sweep.base.cluster.scalable = true;
+  sweep.hardware = {{"small", sweep.base.cluster, sweep.base.training.precision}};
+  sweep.axes.gpus = {16};
+  sweep.base.pins.dp = 16;
+  answers.points = pointsOf(sweep);
+  answers.answers = {PointPlanner(sweep).answer(answers.points[0])};
+  answers.scenarios.tokens = {1e6};
+  answers.scenarios.mtbf = {1e9};
+  answers.scenarios.checkpointBandwidth = 1e9;
+  answers.scenarios.repair = 1;
+  answers.scenarios.spares = 0;
+  ASSERT_TRUE(answers.answers[0]->ok()) << answers.answers[0]->reason;
+  EXPECT_EQ(answers.answers[0]->gpusUsed, 16);
+  EXPECT_EQ(answers.answers[0]->nodesUsed, 4);
+  EXPECT_EQ(rowsOf(answers, 0)[0].economics->goodput->spares, 0);
 }
 
 // How tensor-parallel groups of 3 lie in nodes of 8 depends on how many ranks there are.
