@@ -3,7 +3,7 @@
 // What points differ in: [key, name, text of a value].
 const kInputs = [
   ['system', 'system', (v) => v], ['gpus', 'GPUs', format.count],
-  ['interNodeBytesPerSecond', 'network', (v) => format.plain(v * 8 / 1e9) + ' Gbit/s'],
+  ['interNodeBytesPerSecond', 'network', (v) => v > 0 ? format.plain(v * 8 / 1e9) + ' Gbit/s' : 'none'],
   ['batch', 'batch', format.count], ['sequence', 'sequence', format.count],
   ['minusNodes', 'nodes less', format.count], ['tokens', 'tokens', format.short],
   ['usdPerGpuHour', 'USD/h', format.plain],

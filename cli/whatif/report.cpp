@@ -32,7 +32,9 @@ struct Cell {
   bool always = false;  // also where it is the same in all rows
 };
 
+// Empty: there is no network.
 std::string gbits(BytesPerSecond rate) {
+  if (rate.count() == 0) return "";
   return fmt::format("{:.6g} Gbit/s", rate.count() * 8 / 1e9);
 }
 

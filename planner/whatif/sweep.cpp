@@ -45,9 +45,11 @@ Status setDevices(int64_t gpus, Query& query) {
   return {};
 }
 
-// Of at least two. The blocks of the tier before are whole nodes, or have several.
-size_t networkTier(const spec::ClusterSpec& cluster) {
+// None: no links are between nodes. The blocks of the tier before are whole nodes, or have several.
+std::optional<size_t> networkTier(const spec::ClusterSpec& cluster) {
   const int64_t node = devicesPerNode(cluster);
+  if (cluster.tiers.size() < 2)
+    return node < cluster.numDevices ? std::optional<size_t>(0) : std::nullopt;
   size_t tier = 1;
   while (tier + 1 < cluster.tiers.size() && cluster.tiers[tier - 1].devices < node) ++tier;
   return tier;
@@ -113,18 +115,20 @@ int64_t presentDevices(const Sweep& sweep, const SweepPoint& point) {
 }
 
 BytesPerSecond interNodeOf(const spec::ClusterSpec& cluster) {
-  return cluster.tiers.size() < 2 ? BytesPerSecond(0)
-                                  : cluster.tiers[networkTier(cluster)].bandwidth;
+  const std::optional<size_t> network = networkTier(cluster);
+  return network ? cluster.tiers[*network].bandwidth : BytesPerSecond(0);
 }
 
 Result<spec::ClusterSpec> withInterNode(spec::ClusterSpec cluster, BytesPerSecond rate) {
-  if (cluster.tiers.size() < 2)
-    return Error(invalidArgument(fmt::format(
-        "cluster '{}' has one tier of links only: nothing is between nodes", cluster.name)));
-  const size_t network = networkTier(cluster);
-  const double factor = rate.count() / cluster.tiers[network].bandwidth.count();
-  for (size_t i = network; i < cluster.tiers.size(); ++i) scaleBandwidth(cluster.tiers[i], factor);
-  cluster.tiers[network].bandwidth = rate;  // exactly
+  const std::optional<size_t> network = networkTier(cluster);
+  if (!network)
+    return Error(invalidArgument(
+        fmt::format("cluster '{}' has one tier of links only, and its file does not say that "
+                    "'devices_per_host' are fewer: nothing is between nodes",
+                    cluster.name)));
+  const double factor = rate.count() / cluster.tiers[*network].bandwidth.count();
+  for (size_t i = *network; i < cluster.tiers.size(); ++i) scaleBandwidth(cluster.tiers[i], factor);
+  cluster.tiers[*network].bandwidth = rate;  // exactly
   return cluster;
 }
 

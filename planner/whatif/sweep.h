@@ -77,13 +77,13 @@ int64_t devicesPerNode(const spec::ClusterSpec& cluster);
 //   5 ranks on nodes of 4: 4 + 1 on two; of such a program one on each of five
 int64_t nodesUsed(const plan::Plan& plan, const spec::ClusterSpec& cluster);
 
-// Line rate of a device in the tier that joins whole nodes: the innermost one that does, but never
-// the first, which racks of hosts may share. 0: one tier only.
+// Line rate of a device in the tier that joins whole nodes: the innermost one that does, but of
+// several never the first, which racks of hosts may share. 0: the only tier is within a node.
 BytesPerSecond interNodeOf(const spec::ClusterSpec& cluster);
 
 // The cluster with another line rate per device in that tier; what was measured there and what a
 // pair has grow with it, and so do the tiers above, so that each carries the same share of what is
-// below it. kInvalidArgument: one tier only, so nothing is between nodes.
+// below it. kInvalidArgument: the only tier is within a node, so nothing is between nodes.
 Result<spec::ClusterSpec> withInterNode(spec::ClusterSpec cluster, BytesPerSecond rate);
 
 // Of the point, without those of missing nodes; 0: none is left.

@@ -242,6 +242,16 @@ TEST_F(WhatifCommand, NetworksAreInBitsHoweverTheyAreWritten) {
         << rate;
 }
 
+// One tier within a host is no network.
+TEST_F(WhatifCommand, WhereThereIsNoNetworkNoneIsSaid) {
+  EXPECT_THAT(whatif({"--gpus", "2"}).out, Not(HasSubstr("network")));
+  const std::string hosts = write("hosts.yaml", "devices_per_host: 1\n" + readAll(cluster));
+  const Outcome outcome = runTrireme({"whatif", "--model", model, "--cluster", hosts, "--train",
+                                      training, "--gpus", "2", "--inter-node", "32,64 Gbit/s"});
+  expectSuccess(outcome);
+  EXPECT_THAT(outcome.out, HasSubstr("32 Gbit/s"));
+}
+
 TEST_F(WhatifCommand, NothingThatIsAskedForIsLeftOutInSilence) {
   expectRefusal(whatif({"--tokens", "1B", "--deadline", "1 d", "--csv"}), 2,
                 {"--csv", "--deadline"});

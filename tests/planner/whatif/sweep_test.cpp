@@ -256,6 +256,18 @@ TEST(Sweep, TheNetworkBetweenNodesIsAllThatIsAboveThem) {
   EXPECT_EQ(withInterNode(pairs, rate * 4)->tiers[1], pairs.tiers[1]);
 }
 
+TEST(Sweep, TheOnlyTierIsTheNetworkOfHostsThatAreSmaller) {
+  spec::ClusterSpec cluster = small::cluster(64, 64);
+  const BytesPerSecond rate = cluster.tiers[0].bandwidth;
+  EXPECT_EQ(interNodeOf(cluster), BytesPerSecond(0));
+  cluster.hostDevices = 64;
+  EXPECT_EQ(interNodeOf(cluster), BytesPerSecond(0));
+  EXPECT_FALSE(withInterNode(cluster, rate).has_value());
+  cluster.hostDevices = 1;
+  EXPECT_EQ(interNodeOf(cluster), rate);
+  EXPECT_EQ(withInterNode(cluster, rate * 4)->tiers[0].bandwidth, rate * 4);
+}
+
 // One host less than a pod, and one more than the cluster: parts of a cluster, which grows by whole
 // pods.
 TEST(Sweep, HostsMayBeMissingFromPods) {
