@@ -43,7 +43,7 @@ Levels shardLevels(const StageSetting& s) {
   Levels levels = s.shards;
   if (s.stack.shardedPortEfficiency == 0) return levels;
   for (size_t k = 1; k < levels.size(); ++k) {
-    if (levels[k].tier->devices <= s.cluster.hostDevices) continue;  // no ports
+    if (levels[k].tier->devices <= s.cluster.devicesPerHost()) continue;  // no ports
     const auto tier = static_cast<size_t>(levels[k].tier - s.cluster.tiers.data());
     levels[k].link.bandwidth =
         levels[k].link.bandwidth * (s.stack.shardedPortEfficiency / s.cluster.portsPerHost(tier));
@@ -375,7 +375,7 @@ Seconds transferTime(const spec::ModelSpec& model, const plan::Plan& plan,
 
 double stepFactor(const plan::Plan& plan, const spec::ClusterSpec& cluster,
                   const spec::StackDescription& stack) {
-  const int64_t node = std::max(cluster.tiers.front().devices, cluster.hostDevices);
+  const int64_t node = std::max(cluster.tiers.front().devices, cluster.devicesPerHost());
   const double nodes = asDouble(plan.numRanks()) / asDouble(node);
   return 1 + stack.slowdownPerDoubling * std::log2(std::max(1.0, nodes));
 }

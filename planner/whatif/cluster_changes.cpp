@@ -163,6 +163,17 @@ void addTiers(ChangeLines& lines, const spec::ClusterSpec& a, const spec::Cluste
       lines.addLine(fmt::format("link {} only after", describe(b.tiers[j])));
 }
 
+// That a file says it is a change by itself: it tells parts of hosts from racks.
+void addHost(ChangeLines& lines, const spec::ClusterSpec& before, const spec::ClusterSpec& after) {
+  const bool isSaidOnce = (before.hostDevices > 0) != (after.hostDevices > 0);
+  const auto text = [&](const spec::ClusterSpec& cluster) {
+    const int64_t host = cluster.devicesPerHost();
+    if (host == 0) return std::string("not known");
+    return changeText(host) + (isSaidOnce && cluster.hostDevices == 0 ? " by its links" : "");
+  };
+  lines.add("devices of a host", text(before), text(after));
+}
+
 }  // namespace
 
 std::vector<std::string> clusterChanges(const Query& before, const Query& after) {
@@ -173,6 +184,7 @@ std::vector<std::string> clusterChanges(const Query& before, const Query& after)
   addAttention(lines, before, after);
   addNumbers(lines, "", kDeviceNumbers, a.device, b.device);
   addTables(lines, "measured kernels", a.device.kernels, b.device.kernels);
+  addHost(lines, a, b);
   addTiers(lines, a, b);
   return lines.take();
 }

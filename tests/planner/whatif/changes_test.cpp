@@ -189,6 +189,15 @@ TEST(ClusterChanges, AttentionIsThatOfTheSoftware) {
   EXPECT_THAT(clusterChanges(before, after), IsEmpty());
 }
 
+TEST(ClusterChanges, HostsOfAnotherSizeAreThere) {
+  const Query before = smallQuery(16);  // nodes of 2
+  Query after = before;
+  after.cluster.hostDevices = 2;
+  EXPECT_THAT(clusterChanges(before, after), ElementsAre("devices of a host 2 by its links -> 2"));
+  after.cluster.hostDevices = 1;
+  EXPECT_THAT(clusterChanges(before, after), ElementsAre("devices of a host 2 by its links -> 1"));
+}
+
 TEST(ClusterChanges, EveryNumberOfDeviceAndLinksIsThere) {
   Query before = smallQuery();
   spec::DeviceSpec& device = before.cluster.device;
@@ -219,15 +228,16 @@ TEST(ClusterChanges, EveryNumberOfDeviceAndLinksIsThere) {
   const std::vector<std::string> lines = clusterChanges(before, after);
   for (const char* line :
        {"memory 100 GB -> 99.99 GB", "launch overhead 2 us -> 3 us (x 1.5)",
-        "multiprocessors 0 -> 132", "measured kernels 0 -> 1", "link domain, devices 8 -> 72 (x 9)",
-        "link topology switch -> mesh", "link oversubscription 1 -> 2 (x 2)", "link ports 0 -> 4",
+        "multiprocessors 0 -> 132", "measured kernels 0 -> 1", "devices of a host 8 -> not known",
+        "link domain, devices 8 -> 72 (x 9)", "link topology switch -> mesh",
+        "link oversubscription 1 -> 2 (x 2)", "link ports 0 -> 4",
         "link pair bandwidth 1 GB/s -> 156.25 MB/s (x 0.156)",
         "link latency 1 us -> 500 ns (x 0.5)", "link measured collectives 0 -> 1"})
     EXPECT_THAT(lines, ::testing::Contains(line));
   EXPECT_THAT(lines, ::testing::Contains(::testing::StartsWith("memory efficiency ")));
   EXPECT_THAT(lines.back(), ::testing::StartsWith("link " + lost + " ("));
   EXPECT_THAT(lines.back(), ::testing::EndsWith(" only before"));
-  EXPECT_EQ(lines.size(), 13u) << ::testing::PrintToString(lines);
+  EXPECT_EQ(lines.size(), 14u) << ::testing::PrintToString(lines);
 }
 
 // Pairs in the machines of before, and another network.
