@@ -231,10 +231,19 @@ Result<int> runCompare(const CompareOptions& options) {
 }
 
 Status checkWorth(const Answers& answers) {
-  if (answers.points.size() == 1) return {};
-  return invalidArgument(
-      fmt::format("--worth looks around one point, and these flags have {}: give each one value",
-                  answers.points.size()));
+  if (answers.points.size() != 1)
+    return invalidArgument(
+        fmt::format("--worth looks around one point, and these flags have {}: give each one value",
+                    answers.points.size()));
+  const planner::ScenarioAxes& s = answers.scenarios;
+  for (const auto& [flag, values] :
+       {std::pair("--tokens", &s.tokens), std::pair("--price", &s.price),
+        std::pair("--power", &s.power), std::pair("--mtbf", &s.mtbf)})
+    if (values->size() > 1)
+      return invalidArgument(fmt::format(
+          "--worth says what a unit is worth under one scenario: {} has {} values; give one", flag,
+          values->size()));
+  return {};
 }
 
 Result<int> runWorth(const Answers& answers, const std::string& report, bool json) {

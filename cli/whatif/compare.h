@@ -29,7 +29,7 @@ Result<int> runCompare(const CompareOptions& options);
 // Text of at most 100 columns; `what` the sides are: "cluster", "stack", "plan".
 std::string toTable(const planner::Difference& difference, const std::string& what);
 
-// kInvalidArgument: there are several points.
+// kInvalidArgument: there are several points, or several scenarios.
 Status checkWorth(const planner::Answers& answers);
 
 // What one more of everything is worth at the only point that was swept, below the table: prints

@@ -512,6 +512,9 @@ TEST_F(WhatifCommand, WorthIsOfOnePoint) {
   std::istringstream lines(outcome.out);
   for (std::string line; std::getline(lines, line);) EXPECT_LE(line.size(), 100u) << line;
   expectRefusal(whatif({"--gpus", "4,8", "--worth"}), 1, {"--worth looks around one point", "2"});
+  expectRefusal(whatif({"--gpus", "4", "--tokens", "1B", "--price", "1..4 USD/h", "--worth"}), 1,
+                {"under one scenario: --price has 3 values"});
+  expectSuccess(whatif({"--gpus", "4", "--tokens", "1B", "--price", "2,2 USD/h", "--worth"}));
 }
 
 // What is asked of a deadline and of a budget is answered as without --worth, in the page as well.
