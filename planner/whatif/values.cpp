@@ -208,6 +208,14 @@ Result<double> parseUnit(const std::string& text, const UnitKind& kind) {
 
 namespace {
 
+// In the largest unit of which it is at least one, or the least that has a name.
+std::string withUnit(double value, const UnitKind& kind) {
+  const UnitKind::Unit* best = &kind.units[1];
+  for (const UnitKind::Unit& unit : kind.units)
+    if (unit.factor > best->factor && value >= unit.factor) best = &unit;
+  return fmt::format("{}{}", value / best->factor, best->name);
+}
+
 // Where a number may stand without a unit, one beside others that have one may mean itself. In a
 // range it has the other end's.
 Status checkBare(const std::vector<Piece>& pieces, const std::string& common,
@@ -216,10 +224,12 @@ Status checkBare(const std::vector<Piece>& pieces, const std::string& common,
   for (const Piece& piece : pieces) {
     const Result<double> value = spec::parseDecimal(piece.first);
     if (!value.has_value() || !unitOf(piece.last).empty() || !unitOf(piece.step).empty()) continue;
-    const UnitKind::Unit& least = kind.units[1];
-    return invalidArgument(fmt::format("'{}' beside numbers with a unit: write '{}{}' or '{:g}{}'",
-                                       piece.first, piece.first, common, *value / least.factor,
-                                       least.name));
+    std::vector<std::string> texts;
+    for (const std::string& text : {piece.first + common, withUnit(*value, kind)})
+      if (parseUnit(text, kind).has_value()) texts.push_back(fmt::format("'{}'", text));
+    if (texts.empty()) continue;  // no such number with any unit
+    return invalidArgument(fmt::format("'{}' beside numbers with a unit: write {}", piece.first,
+                                       fmt::join(texts, " or ")));
   }
   return {};
 }

@@ -69,6 +69,11 @@ TEST(WhatifValues, ANumberThatMayBeBareNeedsAUnitBesideOthers) {
   for (const char* text : {"1000,15k", "15k,1000"})
     EXPECT_EQ(parseUnits(text, tokenUnits()).error().message(),
               "'1000' beside numbers with a unit: write '1000k' or '1k'");
+  // What is suggested is accepted, and the same number: 1e12T would be more than anyone has.
+  EXPECT_EQ(parseUnits("1T,1e12", tokenUnits()).error().message(),
+            "'1e12' beside numbers with a unit: write '1T'");
+  EXPECT_EQ(parseUnits("1234567,1P", tokenUnits()).error().message(),
+            "'1234567' beside numbers with a unit: write '1.234567M'");
 }
 
 }  // namespace
