@@ -17,9 +17,11 @@
 #include "cli/flags.h"
 #include "cli/html_report/html_report.h"
 #include "cli/output/progress.h"
+#include "cli/output/tell.h"
 #include "cli/paths.h"
 #include "cli/write_file.h"
 #include "cost_models/nccl_tests.h"
+#include "ir/base/format.h"
 #include "ir/spec/cluster_names.h"
 #include "ir/spec/document.h"
 #include "ir/spec/load.h"
@@ -138,6 +140,17 @@ Status checkGpu(const spec::ClusterSpec& cluster, const std::string& gpu) {
   return {};
 }
 
+// What is beyond a table follows from its end, where latency may still be most of the time.
+void noteShortTable(const std::string& place, const cost::NcclSweep& sweep) {
+  constexpr Bytes kUsualEnd(64.0 * 1024 * 1024);
+  const Bytes end = sweep.points.back().bytes;
+  if (end < kUsualEnd)
+    tell(
+        "note: {}: the table of {} among {} ends at {}, larger ones are extrapolated: nccl-tests "
+        "measures more with -e 1G\n",
+        place, spec::nameOf(spec::kCollectives, sweep.kind), sweep.numRanks, formatBytes(end));
+}
+
 // The tier named by --tier or else the innermost that holds the test's ranks, and its hosts.
 Result<size_t> tierOf(const CalibrateOptions& options, const spec::ClusterSpec& cluster,
                       const cost::NcclSweep& sweep) {
@@ -185,6 +198,7 @@ Result<int> readTests(const CalibrateOptions& options) {
       const Status added =
           cost::addSweep(cluster, *tier, sweep, fmt::format("nccl-tests, {}", place));
       if (!added.ok()) return Error(added.withContext(place));
+      noteShortTable(place, sweep);
       const int64_t perBlock = cost::perBlockOf(cluster, *tier, sweep);
       table += fmt::format("{:<14}{} among {}{}, {} sizes, up to {}: tier {}\n", "read",
                            spec::nameOf(spec::kCollectives, sweep.kind), sweep.numRanks,

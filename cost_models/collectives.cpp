@@ -62,11 +62,29 @@ Seconds timeAt(const spec::CollectivePoint& point, const spec::CollectiveCurve& 
   return point.bytes * (passesOf(curve.kind) * (n - 1) / n) / point.busBandwidth;
 }
 
-Seconds interpolated(const spec::CollectiveCurve& curve, Bytes payload, Seconds latency) {
+// Of so many bytes more than the last point has. A curve that has levelled off keeps its bus
+// bandwidth. Before, much of the time is latency, which is paid once: they take what they take
+// between the last two points, but no less than on the links, which alone tell behind one point.
+Seconds timeBeyond(const spec::CollectiveCurve& curve, Bytes more, const Levels& levels) {
+  constexpr double kLevel = 1.05;  // twice the bytes: what is measured varies by as much
+  const std::vector<spec::CollectivePoint>& points = curve.points;
+  const spec::CollectivePoint& last = points.back();
+  const Seconds time = timeAt(last, curve), most = time * (more / last.bytes);
+  const Seconds onLinks = paceOf(more, levels) * passesOf(curve.kind);
+  if (points.size() < 2) return std::min(onLinks, most);
+  const spec::CollectivePoint& before = points[points.size() - 2];
+  if (last.busBandwidth <= before.busBandwidth * kLevel) return most;
+  const Seconds goingOn = (time - timeAt(before, curve)) * (more / (last.bytes - before.bytes));
+  return std::min(std::max(goingOn, onLinks), most);
+}
+
+Seconds interpolated(const spec::CollectiveCurve& curve, Bytes payload, Seconds latency,
+                     const Levels& levels) {
   const std::vector<spec::CollectivePoint>& points = curve.points;
   const auto next = std::find_if(points.begin(), points.end(),
                                  [&](const auto& point) { return point.bytes >= payload; });
-  if (next == points.end()) return timeAt(points.back(), curve) * (payload / points.back().bytes);
+  if (next == points.end())
+    return timeAt(points.back(), curve) + timeBeyond(curve, payload - points.back().bytes, levels);
   const Seconds above = timeAt(*next, curve);
   if (next == points.begin()) {
     const Seconds least = std::min(latency, above);
@@ -107,14 +125,15 @@ Seconds collectiveTime(spec::CollectiveKind kind, Bytes payload, const Levels& l
   if (levels.empty()) return {};
   const Seconds latency = latencyOf(levels) * passesOf(kind);
   if (const spec::CollectiveCurve* curve = curveOf(kind, levels)) {
-    const Seconds measured = interpolated(*curve, payload, latency);
+    const Seconds measured = interpolated(*curve, payload, latency, levels);
     // Measured alone; in a step others share the links.
     return curve->perBlock == 0 ? measured
                                 : std::max(measured, paceOf(payload, levels) * passesOf(kind));
   }
   if (kind == CollectiveKind::kAllReduce) return allReduceTime(payload, levels);
   if (const spec::CollectiveCurve* curve = curveOf(CollectiveKind::kAllReduce, levels))
-    return std::max(interpolated(*curve, payload, latency * 2) / 2, paceOf(payload, levels));
+    return std::max(interpolated(*curve, payload, latency * 2, levels) / 2,
+                    paceOf(payload, levels));
   return allGatherTime(payload, levels);
 }
 
@@ -126,7 +145,9 @@ Seconds leastCollectiveTime(spec::CollectiveKind kind, Bytes payload, int64_t pa
     spec::CollectivePoint best = curve.points.front();
     for (const spec::CollectivePoint& point : curve.points)
       best.busBandwidth = std::max(best.busBandwidth, point.busBandwidth);
-    return timeAt(best, curve) * (payload / best.bytes);
+    const Seconds least = timeAt(best, curve) * (payload / best.bytes);
+    if (payload <= curve.points.back().bytes) return least;
+    return std::min(least, timeBeyond(curve, payload, levels));  // as if all were beyond
   };
   if (const spec::CollectiveCurve* curve = curveOf(kind, levels)) return atBest(*curve);
   if (const spec::CollectiveCurve* curve = curveOf(CollectiveKind::kAllReduce, levels))

@@ -42,13 +42,15 @@ Seconds allReduceTime(Bytes payload, const Levels& levels);
 // if the group lies within one and the tier has a curve for as many members, else by the formulas.
 // Between points the time is interpolated, sizes and times by their logarithms; a smaller payload
 // takes the time of the first point, down to the formula's latency; a larger one has the last
-// point's bus bandwidth. Gathering and scattering without a curve of their own take half of an
-// all-reduce: they are its halves; but no less than the pace of their links, which switches that
-// add up on the way spare an all-reduce alone.
+// point's bus bandwidth if the curve has levelled off there, and otherwise goes on as between the
+// last two points, or at the pace of the links if that is less. Gathering and scattering without a
+// curve of their own take half of an all-reduce: they are its halves; but no less than the pace of
+// their links, which switches that add up on the way spare an all-reduce alone.
 Seconds collectiveTime(spec::CollectiveKind kind, Bytes payload, const Levels& levels);
 
 // What `payload` takes in `parts` calls, whatever their sizes, at least. Without a curve that is
-// exact: the bytes once, the latencies each time. By a curve: all bytes at its best bus bandwidth.
+// exact: the bytes once, the latencies each time. By a curve: all bytes at its best bus bandwidth,
+// or as beyond its end.
 Seconds leastCollectiveTime(spec::CollectiveKind kind, Bytes payload, int64_t parts,
                             const Levels& levels);
 

@@ -30,6 +30,9 @@ TEST_F(CalibrateCommand, CompletesAClusterWithTheCurvesOfNcclTests) {
       calibrate({"--nccl-tests", log, "--cluster", "dgx-a100", "--name", "ours", "-o", measured});
   expectSuccess(outcome);
   EXPECT_THAT(outcome.out, HasSubstr("all_reduce among 4, 2 sizes, up to 25.2 GB/s: tier nvlink"));
+  EXPECT_THAT(outcome.err, HasSubstr("note: " + log +
+                                     ":5: the table of all_reduce among 4 ends at "
+                                     "4.00 MiB, larger ones are extrapolated"));
   const auto cluster = spec::loadCluster(measured);
   ASSERT_TRUE(cluster.has_value()) << cluster.error().message();
   EXPECT_EQ(cluster->name, "ours");

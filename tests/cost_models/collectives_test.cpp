@@ -88,8 +88,9 @@ spec::LinkTier measuredTier() {
 }
 
 // All-reduce over 8: 2 x 7/8 of the bytes. 1 MB at 10 GB/s = 175 us, 4 MB at 20 GB/s = 350 us. 2 MB
-// is half way between them by logarithms: sqrt(175 x 350) = 247.49 us. 8 MB at 20 GB/s = 700 us.
-// Half of 1 MB is half way from the latency, 2 x 7 x 2 us = 28 us, to 175 us: 101.5 us.
+// is half way between them by logarithms: sqrt(175 x 350) = 247.49 us. Beyond, 3 MB more take 175
+// us: 7 MB 525 us. Half of 1 MB is half way from the latency, 2 x 7 x 2 us = 28 us, to 175 us:
+// 101.5 us.
 TEST(CollectiveTime, FollowsTheMeasuredCurve) {
   const spec::LinkTier tier = measuredTier();
   const Levels levels = {{8, {tier.latency, tier.bandwidth}, &tier, Level::Lie::kInOrder}};
@@ -99,10 +100,27 @@ TEST(CollectiveTime, FollowsTheMeasuredCurve) {
   EXPECT_NEAR(time(1_MB), 175e-6, 1e-12);
   EXPECT_NEAR(time(2_MB), 247.487e-6, 1e-9);
   EXPECT_NEAR(time(4_MB), 350e-6, 1e-12);
-  EXPECT_NEAR(time(8_MB), 700e-6, 1e-12);
+  EXPECT_NEAR(time(7_MB), 525e-6, 1e-12);
   EXPECT_NEAR(time(Bytes(0.5e6)), 101.5e-6, 1e-12);
   EXPECT_NEAR(collectiveTime(spec::CollectiveKind::kAllGather, 4_MB, levels).count(), 175e-6,
               1e-12);
+}
+
+// A table that ends at 1 MB in 175 us goes on at the pace of the links, 2 x 7/8 MB at 100 GB/s =
+// 17.5 us a MB: of one size, and of two that take the same time. Links that are slower than it was
+// do not make it slower: 175 us a MB. Nor does one that has levelled off get faster.
+TEST(CollectiveTime, BeyondATableLatencyIsPaidOnce) {
+  spec::LinkTier tier = measuredTier();
+  const auto micros = [&](const std::vector<spec::CollectivePoint>& points, BytesPerSecond rate) {
+    tier.curves[0].points = points;
+    const Levels levels = {{8, {tier.latency, rate}, &tier, Level::Lie::kInOrder}};
+    return collectiveTime(spec::CollectiveKind::kAllReduce, 3_MB, levels).count() * 1e6;
+  };
+  EXPECT_NEAR(micros({{1_MB, 10_GBps}}, 100_GBps), 175 + 2 * 17.5, 1e-6);
+  EXPECT_NEAR(micros({{Bytes(0.5e6), 5_GBps}, {1_MB, 10_GBps}}, 100_GBps), 175 + 2 * 17.5, 1e-6);
+  EXPECT_NEAR(micros({{1_MB, 10_GBps}}, 1_GBps), 3 * 175, 1e-6);
+  EXPECT_NEAR(micros({{Bytes(0.5e6), BytesPerSecond(9.6e9)}, {1_MB, 10_GBps}}, 100_GBps), 3 * 175,
+              1e-6);
 }
 
 // Eight ranks in order, two in each block inside: what was measured. One in each of eight blocks is
@@ -172,6 +190,8 @@ TEST(LeastCollectiveTime, IsNoMoreThanAnyPiecesTake) {
   using spec::CollectiveKind;
   spec::LinkTier tier = measuredTier();
   tier.curves[0].points = {{Bytes(1e3), 1_GBps}, {1_MB, 30_GBps}, {4_MB, 20_GBps}};
+  const spec::LinkTier rising = measuredTier();
+  const Levels beyond = {{8, {rising.latency, rising.bandwidth}, &rising, Level::Lie::kInOrder}};
   const Levels curved = {{8, {tier.latency, tier.bandwidth}, &tier, Level::Lie::kInOrder}};
   const Levels ring = {{4, {tier.latency, tier.bandwidth}, &tier, Level::Lie::kInOrder}};
   std::mt19937 random(1);
@@ -179,7 +199,7 @@ TEST(LeastCollectiveTime, IsNoMoreThanAnyPiecesTake) {
   for (int round = 0; round < 300; ++round)
     for (CollectiveKind kind :
          {CollectiveKind::kAllReduce, CollectiveKind::kAllGather, CollectiveKind::kReduceScatter})
-      for (const Levels& levels : {curved, ring}) {
+      for (const Levels& levels : {curved, beyond, ring}) {
         const int64_t parts = 1 + static_cast<int64_t>(random() % 5);
         Bytes all;
         Seconds time;
