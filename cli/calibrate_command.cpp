@@ -157,7 +157,8 @@ Result<size_t> tierOf(const CalibrateOptions& options, const spec::ClusterSpec& 
   std::vector<std::string> names;
   const auto holdsHosts = [&](size_t tier) {
     const bool isLast = tier + 1 == cluster.tiers.size();
-    return sweep.numHosts == 1 || isLast || cluster.tiers[tier].devices > cluster.devicesPerHost();
+    return sweep.numHosts() == 1 || isLast ||
+           cluster.tiers[tier].devices > cluster.devicesPerHost();
   };
   for (size_t tier = 0; tier < cluster.tiers.size(); ++tier) {
     names.push_back(cluster.tiers[tier].name);
@@ -165,7 +166,7 @@ Result<size_t> tierOf(const CalibrateOptions& options, const spec::ClusterSpec& 
     if (isNamed && !holdsHosts(tier))
       return Error(
           invalidArgument(fmt::format("--tier {} is within a host, and the test ran on {} hosts",
-                                      options.tier, sweep.numHosts)));
+                                      options.tier, sweep.numHosts())));
     if (isNamed ||
         (options.tier.empty() && cluster.holdsGroup(tier, sweep.numRanks) && holdsHosts(tier)))
       return tier;
@@ -177,7 +178,7 @@ Result<size_t> tierOf(const CalibrateOptions& options, const spec::ClusterSpec& 
   return Error(invalidArgument(
       fmt::format("the test ran on {} ranks of {} host{}, cluster '{}' has {} devices; set "
                   "'scalable: true' in its file if it may have any number",
-                  sweep.numRanks, sweep.numHosts, sweep.numHosts == 1 ? "" : "s", cluster.name,
+                  sweep.numRanks, sweep.numHosts(), sweep.numHosts() == 1 ? "" : "s", cluster.name,
                   cluster.numDevices)));
 }
 

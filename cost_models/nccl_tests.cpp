@@ -7,8 +7,8 @@
 #include <array>
 #include <charconv>
 #include <cmath>
+#include <map>
 #include <optional>
-#include <set>
 #include <string_view>
 
 #include "ir/spec/map_reader.h"
@@ -99,8 +99,8 @@ class Parser {
   int line_ = 0;
   std::vector<NcclSweep> sweeps_;
   NcclSweep current_;
-  std::set<std::string> hosts_;         // of the current one
-  std::optional<CollectiveKind> kind_;  // as a line of the text named it
+  std::map<std::string, size_t> hosts_;  // of the current one: places in ranksOnHosts
+  std::optional<CollectiveKind> kind_;   // as a line of the text named it
   std::optional<Columns> columns_;
 
   Status at(const std::string& message) const {
@@ -165,8 +165,11 @@ class Parser {
       return found == fields.end() ? found : found + 1;
     };
     const auto host = behind([](std::string_view word) { return word == "on"; });
-    if (host != fields.end()) hosts_.insert(std::string(*host));
-    current_.numHosts = std::max<int64_t>(static_cast<int64_t>(hosts_.size()), 1);
+    if (host != fields.end()) {
+      const size_t place = hosts_.emplace(*host, hosts_.size()).first->second;
+      current_.ranksOnHosts.resize(hosts_.size());
+      ++current_.ranksOnHosts[place];
+    }
     const auto name = behind([](std::string_view word) { return startsWith(word, "[0x"); });
     const std::string gpu = fmt::format("{}", fmt::join(name, fields.end(), " "));
     if (current_.numRanks > 1 && gpu != current_.gpu)
@@ -291,9 +294,26 @@ Result<std::vector<NcclSweep>> parseNcclTests(const std::string& text, const std
 
 // Where hosts are the blocks of the tier before and had fewer ranks than they have devices.
 int64_t perBlockOf(const spec::ClusterSpec& cluster, size_t tier, const NcclSweep& sweep) {
-  if (tier == 0 || sweep.numHosts < 2 || sweep.numRanks % sweep.numHosts != 0) return 0;
-  const int64_t ranks = sweep.numRanks / sweep.numHosts, host = cluster.tiers[tier - 1].devices;
+  if (tier == 0 || sweep.numHosts() < 2) return 0;
+  const int64_t ranks = sweep.ranksOnHosts.front(), host = cluster.tiers[tier - 1].devices;
   return host == cluster.devicesPerHost() && ranks < host ? ranks : 0;
+}
+
+// A curve is of groups that fill their hosts, or have as many ranks on each.
+static Status checkHosts(const spec::ClusterSpec& cluster, const NcclSweep& sweep) {
+  if (sweep.ranksOnHosts.empty()) return {};
+  const auto [fewest, most] =
+      std::minmax_element(sweep.ranksOnHosts.begin(), sweep.ranksOnHosts.end());
+  if (const int64_t host = cluster.devicesPerHost(); host > 0 && *most > host)
+    return invalidArgument(
+        fmt::format("the test ran with {} ranks on a host, hosts of cluster {} have {} device{}: "
+                    "name a cluster "
+                    "of such hosts, or say 'devices_per_host: {}' in its file",
+                    *most, cluster.name, host, host == 1 ? "" : "s", *most));
+  if (*fewest == *most) return {};
+  return invalidArgument(fmt::format(
+      "the test ran with {} ranks on one host and {} on another; expected as many on each", *most,
+      *fewest));
 }
 
 Status addSweep(spec::ClusterSpec& cluster, size_t tier, const NcclSweep& sweep,
@@ -302,6 +322,7 @@ Status addSweep(spec::ClusterSpec& cluster, size_t tier, const NcclSweep& sweep,
   if (!cluster.holdsGroup(tier, sweep.numRanks))
     return invalidArgument(fmt::format("tier {} of cluster {} joins {} devices, the test ran on {}",
                                        to.name, cluster.name, to.devices, sweep.numRanks));
+  TRIREME_RETURN_IF_ERROR(checkHosts(cluster, sweep));
   const int64_t perBlock = perBlockOf(cluster, tier, sweep);
   std::erase_if(to.curves, [&](const spec::CollectiveCurve& curve) {
     return curve.kind == sweep.kind && curve.group == sweep.numRanks && curve.perBlock == perBlock;

@@ -1,6 +1,8 @@
 // Reads what nccl-tests print (github.com/NVIDIA/nccl-tests), into curves of a cluster file.
 #pragma once
+#include <algorithm>
 #include <cstdint>
+#include <iterator>
 #include <string>
 #include <vector>
 
@@ -13,10 +15,13 @@ namespace trireme::cost {
 struct NcclSweep {
   spec::CollectiveKind kind = spec::CollectiveKind::kAllReduce;
   int64_t numRanks = 0;
-  int64_t numHosts = 1;  // 1 also where the text does not say
-  std::string gpu;       // "NVIDIA A100-SXM4-80GB"; empty where the text does not say
+  std::vector<int64_t> ranksOnHosts;  // of each host; empty where the text does not say
+  std::string gpu;                    // "NVIDIA A100-SXM4-80GB"; empty where the text does not say
   std::vector<spec::CollectivePoint> points;  // out of place; bytes strictly increasing
   int line = 0;                               // where it starts
+
+  // 1 also where the text does not say.
+  int64_t numHosts() const { return std::max<int64_t>(1, std::ssize(ranksOnHosts)); }
 };
 
 inline constexpr size_t kMaxNcclBytes = size_t{16} << 20;  // of a text; a longer one is refused
@@ -36,11 +41,12 @@ inline constexpr size_t kMaxNcclBytes = size_t{16} << 20;  // of a text; a longe
 Result<std::vector<NcclSweep>> parseNcclTests(const std::string& text, const std::string& name);
 
 // Devices of the sweep in each block of the tier before, where they did not fill these; otherwise
-// 0.
+// 0. Requires as many on every host.
 int64_t perBlockOf(const spec::ClusterSpec& cluster, size_t tier, const NcclSweep& sweep);
 
 // Puts the sweep, with `source`, into tiers[tier] in place of a curve of the same collective and
-// group. kInvalidArgument: the tier does not hold as many devices.
+// group. kInvalidArgument: the tier does not hold as many devices, a host has more ranks than
+// devices, or hosts have not as many ranks each.
 Status addSweep(spec::ClusterSpec& cluster, size_t tier, const NcclSweep& sweep,
                 const std::string& source);
 

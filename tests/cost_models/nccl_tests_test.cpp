@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <numeric>
+
 #include "ir/spec/load.h"
 #include "tests/cost_models/nccl_output.h"
 #include "tests/cost_models/small_specs.h"
@@ -61,13 +63,13 @@ TEST(ParseNcclTests, TakesTheNameOfTheFileWhereTheTestDoesNotNameItself) {
 
 TEST(ParseNcclTests, KnowsHostsAndGpus) {
   const auto parsed = [](std::string text) { return parseNcclTests(text, "log.txt")->front(); };
-  EXPECT_EQ(parsed(kAllReduceOutput).numHosts, 1);
+  EXPECT_EQ(parsed(kAllReduceOutput).numHosts(), 1);
   EXPECT_EQ(parsed(kAllReduceOutput).gpu, "");
   std::string text = replaced(kAllReduceOutput, "on host device  3", "on other device  0");
   for (const char* place :
        {"host device  0", "host device  1", "host device  2", "other device  0"})
     text = replaced(text, place, std::string(place) + " [0x07] NVIDIA A100-SXM4-80GB");
-  EXPECT_EQ(parsed(text).numHosts, 2);
+  EXPECT_THAT(parsed(text).ranksOnHosts, ::testing::ElementsAre(3, 1));
   EXPECT_EQ(parsed(text).gpu, "NVIDIA A100-SXM4-80GB");
   EXPECT_THAT(messageOfLog(replaced(text, "device  2 [0x07] NVIDIA A100", "device  2 [0x07] H100")),
               HasSubstr("log.txt:7: GPU 'H100-SXM4-80GB' beside 'NVIDIA A100-SXM4-80GB'"));
@@ -120,13 +122,33 @@ TEST(ParseNcclTests, ATableNeedsRowsAndRanks) {
 TEST(AddSweep, KnowsHowManyRanksAHostHad) {
   spec::ClusterSpec cluster = small::cluster(8, 4);
   NcclSweep sweep = parseNcclTests(kAllReduceOutput, "log.txt")->front();
-  sweep.numRanks = sweep.numHosts = 2;
+  sweep.numRanks = 2;
+  sweep.ranksOnHosts = {1, 1};
   ASSERT_TRUE(addSweep(cluster, 1, sweep, "apart").ok());
   sweep.numRanks = 8;
+  sweep.ranksOnHosts = {4, 4};
   ASSERT_TRUE(addSweep(cluster, 1, sweep, "full").ok());
   ASSERT_EQ(cluster.tiers[1].curves.size(), 2u);
   EXPECT_EQ(cluster.tiers[1].curves[0].perBlock, 1);
   EXPECT_EQ(cluster.tiers[1].curves[1].perBlock, 0);
+}
+
+// Four and two are no three on each; and no more ranks are on a host than it has devices.
+TEST(AddSweep, RefusesHostsThatAreNotAsTheClusters) {
+  spec::ClusterSpec cluster = small::cluster(8, 4);
+  NcclSweep sweep = parseNcclTests(kAllReduceOutput, "log.txt")->front();
+  const auto messageOf = [&](std::vector<int64_t> ranks) {
+    sweep.ranksOnHosts = std::move(ranks);
+    sweep.numRanks = std::accumulate(sweep.ranksOnHosts.begin(), sweep.ranksOnHosts.end(), 0);
+    return addSweep(cluster, 1, sweep, "test").message();
+  };
+  EXPECT_EQ(messageOf({4, 2}),
+            "the test ran with 4 ranks on one host and 2 on another; expected as many on each");
+  const char* const tooMany =
+      "the test ran with 8 ranks on a host, hosts of cluster small have 4 devices: name a cluster "
+      "of such hosts, or say 'devices_per_host: 8' in its file";
+  EXPECT_EQ(messageOf({8}), tooMany);
+  EXPECT_EQ(messageOf({3, 3}), "");
 }
 
 TEST(AddSweep, ReplacesTheCurveOfTheSameGroup) {
