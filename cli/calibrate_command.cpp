@@ -2,10 +2,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cctype>
 #include <cstdio>
+#include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <tuple>
 
 #include "cli/calibrate/gpu_cluster.h"
 #include "cli/calibrate/measure_cluster.h"
@@ -116,22 +119,35 @@ Result<int> calibrateGpus(const CalibrateOptions& options) {
   return describeGpus(options, base, measurements);
 }
 
-// Whoever names a cluster of A100 for a test on H100 has taken the wrong one. A device that is not
-// shipped may be anything.
+// Lower-case letters and digits.
+std::string plainName(std::string_view text) {
+  std::string letters;
+  for (const char c : spec::lowerCase(text))
+    if (std::isalnum(static_cast<unsigned char>(c))) letters += c;
+  return letters;
+}
+
+// Which links a GPU has, where its name says so: an H100 may be an SXM module, a PCIe or an NVL
+// card.
+std::string_view formOf(const std::string& plain) {
+  for (const std::string_view form : {"sxm", "pcie", "nvl"})
+    if (plain.find(form) != std::string::npos) return form;
+  return "";
+}
+
+// Whoever names a cluster of A100 for a test on H100 has taken the wrong one, and so has who names
+// SXM modules for a test on PCIe cards. A device that is not shipped may be anything.
 Status checkGpu(const spec::ClusterSpec& cluster, const std::string& gpu) {
-  const auto plain = [](std::string_view text) {
-    std::string letters;
-    for (const char c : spec::lowerCase(text))
-      if (std::isalnum(static_cast<unsigned char>(c))) letters += c;
-    return letters;
-  };
   const std::string& device = cluster.device.name;
+  const std::string tested = plainName(gpu);
+  const std::string_view form = formOf(plainName(device)), testedForm = formOf(tested);
+  const bool isOtherForm = !form.empty() && !testedForm.empty() && form != testedForm;
   for (const std::string& name : spec::shippedNames(spec::ShippedKind::kDevice)) {
     spec::Sources sources;
     TRIREME_ASSIGN_OR_RETURN(const spec::DeviceSpec shipped, spec::shippedDevice(name, &sources));
-    const std::string model = plain(name.substr(0, name.find('-')));
-    if (shipped.name != device || gpu.empty() || plain(gpu).find(model) != std::string::npos)
-      continue;
+    if (shipped.name != device || gpu.empty()) continue;
+    const std::string model = plainName(name.substr(0, name.find('-')));
+    if (tested.find(model) != std::string::npos && !isOtherForm) continue;
     return invalidArgument(fmt::format(
         "cluster '{}' has {} and the test ran on {}: name a cluster of these GPUs, or a file with "
         "a device of your own",
@@ -141,14 +157,8 @@ Status checkGpu(const spec::ClusterSpec& cluster, const std::string& gpu) {
 }
 
 // What is beyond a table follows from its end, where latency may still be most of the time.
-void noteShortTable(const std::string& place, const cost::NcclSweep& sweep) {
-  constexpr Bytes kUsualEnd(64.0 * 1024 * 1024);
-  const Bytes end = sweep.points.back().bytes;
-  if (end < kUsualEnd)
-    tell(
-        "note: {}: the table of {} among {} ends at {}, larger ones are extrapolated: nccl-tests "
-        "measures more with -e 1G\n",
-        place, spec::nameOf(spec::kCollectives, sweep.kind), sweep.numRanks, formatBytes(end));
+bool isShort(const cost::NcclSweep& sweep) {
+  return sweep.points.back().bytes < Bytes(64.0 * 1024 * 1024);
 }
 
 // The tier named by --tier or else the innermost that holds the test's ranks, and its hosts.
@@ -182,10 +192,15 @@ Result<size_t> tierOf(const CalibrateOptions& options, const spec::ClusterSpec& 
                   cluster.numDevices)));
 }
 
+// Tier, collective, ranks, and ranks of a block: what a curve is found by.
+using CurveKey = std::tuple<size_t, spec::CollectiveKind, int64_t, int64_t>;
+
 Result<int> readTests(const CalibrateOptions& options) {
   TRIREME_ASSIGN_OR_RETURN(spec::ClusterSpec cluster, spec::loadCluster(options.cluster));
   if (!options.name.empty()) cluster.name = options.name;
   std::string table = fmt::format("{:<14}{}\n", "cluster", cluster.name);
+  std::map<CurveKey, std::string> places;
+  std::vector<std::string> notes;
   for (const std::string& path : options.ncclTests) {
     TRIREME_ASSIGN_OR_RETURN(const std::string text, spec::readFile(path, cost::kMaxNcclBytes));
     TRIREME_ASSIGN_OR_RETURN(const std::vector<cost::NcclSweep> sweeps,
@@ -199,8 +214,20 @@ Result<int> readTests(const CalibrateOptions& options) {
       const Status added =
           cost::addSweep(cluster, *tier, sweep, fmt::format("nccl-tests, {}", place));
       if (!added.ok()) return Error(added.withContext(place));
-      noteShortTable(place, sweep);
+      if (isShort(sweep))
+        notes.push_back(fmt::format(
+            "{}: the table of {} among {} ends at {}, larger ones are extrapolated: nccl-tests "
+            "measures more with -e 1G",
+            place, spec::nameOf(spec::kCollectives, sweep.kind), sweep.numRanks,
+            formatBytes(sweep.points.back().bytes)));
       const int64_t perBlock = cost::perBlockOf(cluster, *tier, sweep);
+      const auto [first, isNew] =
+          places.try_emplace({*tier, sweep.kind, sweep.numRanks, perBlock}, place);
+      if (!isNew)
+        return Error(invalidArgument(
+            fmt::format("{}: {} among {} in tier {} is already that of {}: name one of the two",
+                        place, spec::nameOf(spec::kCollectives, sweep.kind), sweep.numRanks,
+                        cluster.tiers[*tier].name, first->second)));
       table += fmt::format("{:<14}{} among {}{}, {} sizes, up to {}: tier {}\n", "read",
                            spec::nameOf(spec::kCollectives, sweep.kind), sweep.numRanks,
                            perBlock > 0 ? fmt::format(" ({} on each host)", perBlock) : "",
@@ -208,6 +235,7 @@ Result<int> readTests(const CalibrateOptions& options) {
                            cluster.tiers[*tier].name);
     }
   }
+  for (const std::string& note : notes) tell("note: {}\n", note);
   const nlohmann::json json = {{"cluster", cluster.name}, {"curves", curvesJson(cluster)}};
   TRIREME_RETURN_IF_ERROR(writeCluster(options, cluster, json, table));
   return kExitOk;

@@ -64,6 +64,30 @@ TEST_F(CalibrateCommand, ATestOfSeveralHostsIsOfTheNetwork) {
                          "A100-SXM4-80GB'"});
 }
 
+// A PCIe card has other links than an SXM module; not every name says what it is.
+TEST_F(CalibrateCommand, ATestOfOtherGpusIsRefused) {
+  const auto testOn = [&](const std::string& gpu, const std::string& cluster) {
+    std::string text = cost::kAllReduceOutput;
+    for (const char* rank : {"0", "1", "2", "3"}) {
+      const std::string device = std::string("device  ") + rank;
+      text = replaced(text, device + "\n", device + " [0x07] " + gpu + "\n");
+    }
+    return calibrate({"--nccl-tests", write("all_reduce.txt", text), "--cluster", cluster});
+  };
+  expectSuccess(testOn("NVIDIA H100 80GB HBM3", "dgx-h100"));
+  expectSuccess(testOn("NVIDIA A100-SXM4-40GB", "dgx-a100"));  // links are the same
+  expectRefusal(testOn("NVIDIA H100 PCIe", "dgx-h100"), 1,
+                {"'dgx-h100' has H100-80GB-SXM and the test ran on 'NVIDIA H100 PCIe'"});
+  expectRefusal(testOn("NVIDIA H100 NVL", "dgx-h100"), 1, {"'NVIDIA H100 NVL'"});
+}
+
+TEST_F(CalibrateCommand, TwoTestsOfTheSameAreRefused) {
+  const std::string again = write("all_reduce_again.txt", cost::kAllReduceOutput);
+  expectRefusal(calibrate({"--nccl-tests", log, again, "--cluster", "dgx-a100"}), 1,
+                {again + ":5: all_reduce among 4 in tier nvlink is already that of " + log +
+                 ":5: name one of the two"});
+}
+
 TEST_F(CalibrateCommand, WithoutAnOutputTheFileGoesToStdout) {
   const Outcome outcome =
       calibrate({"--nccl-tests", log, "--cluster", "dgx-a100", "--tier", "nvlink"});
