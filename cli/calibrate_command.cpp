@@ -225,7 +225,7 @@ Result<int> readTests(const CalibrateOptions& options) {
           places.try_emplace({*tier, sweep.kind, sweep.numRanks, perBlock}, place);
       if (!isNew)
         return Error(invalidArgument(
-            fmt::format("{}: {} among {} in tier {} is already that of {}: name one of the two",
+            fmt::format("{}: {} among {} in tier {} is already that of {}: give one of the two",
                         place, spec::nameOf(spec::kCollectives, sweep.kind), sweep.numRanks,
                         cluster.tiers[*tier].name, first->second)));
       table += fmt::format("{:<14}{} among {}{}, {} sizes, up to {}: tier {}\n", "read",

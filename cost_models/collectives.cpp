@@ -66,14 +66,15 @@ Seconds timeAt(const spec::CollectivePoint& point, const spec::CollectiveCurve& 
 // bandwidth. Before, much of the time is latency, which is paid once: they take what they take
 // between the last two points, but no less than on the links, which alone tell behind one point.
 Seconds timeBeyond(const spec::CollectiveCurve& curve, Bytes more, const Levels& levels) {
-  constexpr double kLevel = 1.05;  // twice the bytes: what is measured varies by as much
+  constexpr double kLevel = 1.05;  // for twice the bytes: what is measured varies by as much
   const std::vector<spec::CollectivePoint>& points = curve.points;
   const spec::CollectivePoint& last = points.back();
   const Seconds time = timeAt(last, curve), most = time * (more / last.bytes);
   const Seconds onLinks = paceOf(more, levels) * passesOf(curve.kind);
   if (points.size() < 2) return std::min(onLinks, most);
   const spec::CollectivePoint& before = points[points.size() - 2];
-  if (last.busBandwidth <= before.busBandwidth * kLevel) return most;
+  const double doublings = std::log2(last.bytes / before.bytes);
+  if (last.busBandwidth <= before.busBandwidth * std::pow(kLevel, doublings)) return most;
   const Seconds goingOn = (time - timeAt(before, curve)) * (more / (last.bytes - before.bytes));
   return std::min(std::max(goingOn, onLinks), most);
 }

@@ -307,8 +307,7 @@ static Status checkHosts(const spec::ClusterSpec& cluster, const NcclSweep& swee
   if (const int64_t host = cluster.devicesPerHost(); host > 0 && *most > host)
     return invalidArgument(
         fmt::format("the test ran with {} ranks on a host, hosts of cluster {} have {} device{}: "
-                    "name a cluster "
-                    "of such hosts, or say 'devices_per_host: {}' in its file",
+                    "name a cluster of such hosts, or say 'devices_per_host: {}' in its file",
                     *most, cluster.name, host, host == 1 ? "" : "s", *most));
   if (*fewest == *most) return {};
   return invalidArgument(fmt::format(

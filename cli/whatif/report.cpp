@@ -340,9 +340,10 @@ std::string Report::withinNone(const std::string& name, const Condition& conditi
     return wrapLine(fmt::format("{:<13} nothing fits{}", name, less), 14);
   }
   const auto i = static_cast<size_t>(fastest - compared.outcomes.begin());
-  return wrapLine(fmt::format("{:<13} none of those asked about, up to {} GPUs; the fastest: {}",
-                              name, mostGpus(), describe(rows_[compared.places[i]])),
-                  14);
+  return wrapLine(
+      fmt::format("{:<13} none of those asked about, up to {} GPUs; the fastest of them: {}", name,
+                  mostGpus(), describe(rows_[compared.places[i]])),
+      14);
 }
 
 std::string Report::within(double deadline, const Condition& condition) const {
@@ -392,7 +393,7 @@ std::string Report::boughtFor(double budget, const Condition& condition) const {
                        [](const auto& a, const auto& b) { return a.cost < b.cost; });
   if (cheapest == compared.outcomes.end()) return "";
   const auto i = static_cast<size_t>(cheapest - compared.outcomes.begin());
-  return wrapLine(fmt::format("{:<13} none of those asked about; the cheapest: {}", name,
+  return wrapLine(fmt::format("{:<13} none of those asked about; the cheapest of them: {}", name,
                               describe(rows_[compared.places[i]])),
                   14);
 }

@@ -137,7 +137,7 @@ void checkCommunication(Config& config, Imported& imported) {
   if (imported.plan.stateSharding == StateSharding::kNone) return;
   const bool gathers = imported.plan.stateSharding == StateSharding::kParameters;
   const bool overlaps = isGiven(config, kOverlap) ? config.isOn(kOverlap, gathers) : gathers;
-  if (!overlaps) imported.missing.gradients = kOverlap;
+  if (!overlaps) imported.missing = {kOverlap, gathers ? kOverlap : ""};
   if (isGiven(config, kScatter) && !config.isOn(kScatter, true))
     config.fail(kScatter,
                 "is false: gradients that every rank reduces whole cannot be priced; nearest: "

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "codegen/export/export.h"
 #include "codegen/import/formats.h"
 
 namespace trireme::codegen {
@@ -101,7 +102,10 @@ std::string setWidths(const Imported& imported, const std::string& file,
   spec::StackDescription& bytes = stack.description;
   const spec::StackDescription before = bytes;
   bytes.gradientBytes = widths.gradient.value_or(bytes.gradientBytes);
-  if (widths.gradient) bytes.stepGradientBytes = *widths.gradient < 4 ? 4 : 0;
+  if (widths.gradient) {
+    bytes.bf16GradientBytes = 0;
+    bytes.stepGradientBytes = *widths.gradient < 4 ? 4 : 0;
+  }
   // A profile of software that gathers fp8 has the width that it was compared with.
   const bool isCompared = widths.gatheredParameter && bytes.gathersF8;
   bytes.gathersF8 = widths.gathersF8.value_or(bytes.gathersF8);
@@ -122,18 +126,23 @@ std::string setWidths(const Imported& imported, const std::string& file,
       file, stack.name, fmt::join(differences, ", "));
 }
 
+// NeMo runs Megatron-Core, and a profile of nobody's may be of the file's program.
+static bool isOfProgram(const Imported& imported, const spec::StackProfile& stack) {
+  const std::optional<Framework> framework = frameworkOfStack(stack.name);
+  const bool isNemo = framework == Framework::kNemo && imported.framework == Framework::kMegatron;
+  return !stack.ownPrograms && (!framework || framework == imported.framework || isNemo);
+}
+
 std::vector<std::string> setOverlap(const Imported& imported, spec::StackProfile& stack) {
   std::vector<std::string> switches;
-  const plan::Plan& plan = imported.plan;
-  const auto expose = [&](const std::string& missing, bool isThere, double& share) {
-    if (missing.empty() || !isThere || share >= 1) return;
+  const auto expose = [&](const std::string& missing, double& share) {
+    if (missing.empty() || share >= 1) return;
     share = 1;
-    switches.push_back(missing);
+    if (switches.empty() || switches.back() != missing) switches.push_back(missing);
   };
-  if (stack.ownPrograms || plan.dp() * plan.cp == 1) return switches;
-  expose(imported.missing.gradients, true, stack.description.gradientExposed);
-  expose(imported.missing.gathers, plan.stateSharding != plan::StateSharding::kNone,
-         stack.description.gatherExposed);
+  if (!isOfProgram(imported, stack)) return switches;
+  expose(imported.missing.gradients, stack.description.gradientExposed);
+  expose(imported.missing.gathers, stack.description.gatherExposed);
   return switches;
 }
 

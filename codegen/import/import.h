@@ -65,8 +65,9 @@ Result<Imported> readPlan(const std::string& text, const std::string& file,
 // Sets what the file's `widths` has, and says what differs from the profile, for plans do not hold
 // it: empty if nothing does. Programs of Trireme's own have no such choice.
 std::string setWidths(const Imported& imported, const std::string& file, spec::StackProfile& stack);
-// Counts in full what the file's `missing` leaves out, and returns its switches: empty if the stack
-// hides nothing in any case, or if the plan has nothing to hide.
+// Counts in full what the file's `missing` leaves out, of the plan and of others that its program
+// could run, and returns its switches: empty if the stack hides nothing in any case, or is of
+// another program.
 std::vector<std::string> setOverlap(const Imported& imported, spec::StackProfile& stack);
 // What the user should know of it, a line each.
 std::vector<std::string> notesOf(const Imported& imported, const std::string& file);

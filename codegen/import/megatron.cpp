@@ -169,6 +169,16 @@ ParameterWidths widthsOf(Flags& flags) {
   return widths;
 }
 
+// Megatron's FSDP, which shares parameters, overlaps both whatever the flags say.
+MissingOverlap missingOverlap(Flags& flags) {
+  const bool reduces = flags.has("--overlap-grad-reduce");
+  const bool gathers = flags.has("--overlap-param-gather");
+  if (flags.has("--use-megatron-fsdp") &&
+      flags.text("--data-parallel-sharding-strategy") == "optim_grads_params")
+    return {};
+  return {reduces ? "" : "--overlap-grad-reduce", gathers ? "" : "--overlap-param-gather"};
+}
+
 void expect(Flags& flags, const std::string& name, bool isSame, const std::string& asked,
             const std::string& model) {
   if (!isSame) flags.fail(name, fmt::format("is {}, but the model has {}", asked, model));
@@ -598,8 +608,7 @@ Result<std::optional<Imported>> importRun(const ShellRun& run, const SlurmNumber
   for (const auto& [name, what] : kPricedOtherwise)
     if (flags.has(name)) imported.notes.push_back(fmt::format("{}: {}", name, what));
   imported.widths = widthsOf(flags);
-  if (!flags.has("--overlap-grad-reduce")) imported.missing.gradients = "--overlap-grad-reduce";
-  if (!flags.has("--overlap-param-gather")) imported.missing.gathers = "--overlap-param-gather";
+  imported.missing = missingOverlap(flags);
   imported.plan.stack = stackOf(flags);
   TRIREME_ASSIGN_OR_RETURN(const Ranks ranks,
                            ranksOf(flags, *found, slurm, source.file, source.launch));

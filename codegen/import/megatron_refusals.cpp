@@ -71,6 +71,22 @@ void refuseOtherSpecs(Flags& flags) {
                                    spec::quoteForMessage(spec), kDense));
 }
 
+void refuseOverlaps(Flags& flags, const plan::Plan& plan) {
+  const bool isFsdp = flags.isGiven("--use-megatron-fsdp");
+  const bool reduces = flags.isGiven("--overlap-grad-reduce");
+  if (flags.isGiven("--overlap-param-gather") && !isFsdp &&
+      !(flags.isGiven("--use-distributed-optimizer") && reduces))
+    flags.fail("--overlap-param-gather",
+               "is refused by Megatron without --use-distributed-optimizer and "
+               "--overlap-grad-reduce");
+  if (flags.isGiven("--overlap-param-gather-with-optimizer-step") && plan.virtualStages == 1)
+    flags.fail("--overlap-param-gather-with-optimizer-step",
+               "is refused by Megatron without virtual stages");
+  if (isFsdp && !reduces && plan.stateSharding == plan::StateSharding::kGradients)
+    flags.fail("--data-parallel-sharding-strategy",
+               "optim_grads is refused by Megatron's FSDP without --overlap-grad-reduce");
+}
+
 }  // namespace
 
 void refuseOtherFlags(Flags& flags) {
@@ -102,6 +118,7 @@ void refuseCombinations(Flags& flags, const plan::Plan& plan) {
     flags.fail("--no-overlap-p2p-communication",
                fmt::format("is refused by Megatron with virtual stages and pp {}; nearest: pp 3",
                            plan.pp));
+  refuseOverlaps(flags, plan);
   if (!flags.isGiven("--recompute-activations")) return;
   if (flags.text("--recompute-granularity") == "full")
     flags.fail("--recompute-activations",

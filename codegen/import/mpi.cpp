@@ -32,8 +32,9 @@ Status readNumber(const std::string& option, const std::string& value, const std
   if (hasOpenPart(value)) return {};
   const Result<int64_t> parsed = spec::parseCount(value, 1);
   if (!parsed.has_value() || *parsed > kMostRanks)
-    return invalidArgument(fmt::format("{}: {} of mpirun is {}; expected a whole number", place,
-                                       option, spec::quoteForMessage(value)));
+    return invalidArgument(
+        fmt::format("{}: {} of mpirun is {}; expected a whole number of at least 1", place, option,
+                    spec::quoteForMessage(value)));
   number = *parsed;
   return {};
 }

@@ -53,11 +53,10 @@ struct RunQuery {
 // (R9)  seq_parallel unpublished: on for tp > 1 under NeMo and torchtitan, off elsewhere; with tp 1
 //       there is none.
 // (R10) recompute unpublished: none. Rows of vTrain's single-node file state the "full" of a
-// simulator's
-//       configuration, but their times hold no second forward: what a layer
-//       takes more at hidden size 2,048 than at 1,024 would be 96 % of the GPU's peak with one, and
-//       is 72 % without (tp 1, from 4 to 8 sequences): none. The rule knows these rows by the name
-//       of their source.
+//       simulator's configuration, but their times hold no second forward: what a layer takes more
+//       at hidden size 2,048 than at 1,024 would be 96 % of the GPU's peak with one, and is 72 %
+//       without (tp 1, from 4 to 8 sequences): none. The rule knows these rows by the name of their
+//       source.
 // (R11) Megatron's family (megatron*, nemo) pads the vocabulary to a multiple of 128 tp, others to
 // a
 //       multiple of tp.

@@ -139,7 +139,7 @@ std::string otherHostsNote(const plan::Plan& plan, const std::string& file, int6
 std::string overlapNote(const plan::Plan& plan, const std::string& file,
                         const std::vector<std::string>& switches, const Query& query,
                         const spec::StackProfile& full) {
-  if (switches.empty()) return "";
+  if (switches.empty() || !checkSupported(plan, query.model, full).ok()) return "";
   const auto with = cost::estimate(query.model, plan, query.cluster, full);
   if (!with.has_value()) return "";
   return fmt::format(

@@ -126,7 +126,7 @@ void appendPlan(std::string& out, const plan::Plan& plan, const cost::Estimate& 
                   e.tokensPerSecond, 100 * e.modelFlopsUtilisation, cost::kModelFlopsConvention));
   if (e.interval)
     appendField(out, "interval",
-                fmt::format("{} to {} for nine of ten runs like those compared{}; half of others",
+                fmt::format("{} to {} for nine of ten runs like those compared{}; fewer of others",
                             formatSeconds(e.interval->low), formatSeconds(e.interval->high),
                             e.interval->isOfOtherDevices ? ", on their GPUs" : ""));
   appendTimes(out, plan, e);

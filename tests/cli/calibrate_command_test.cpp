@@ -85,7 +85,7 @@ TEST_F(CalibrateCommand, TwoTestsOfTheSameAreRefused) {
   const std::string again = write("all_reduce_again.txt", cost::kAllReduceOutput);
   expectRefusal(calibrate({"--nccl-tests", log, again, "--cluster", "dgx-a100"}), 1,
                 {again + ":5: all_reduce among 4 in tier nvlink is already that of " + log +
-                 ":5: name one of the two"});
+                 ":5: give one of the two"});
 }
 
 TEST_F(CalibrateCommand, WithoutAnOutputTheFileGoesToStdout) {

@@ -113,6 +113,15 @@ TEST_F(PredictCommand, SaysOfOneRowWhereItsTimeGoes) {
   expectRefusal(plan({"--row", "a"}), 2, {"--row requires --predict"});
 }
 
+// The price of what the profile describes would pass for that of the row.
+TEST_F(PredictCommand, SoftwareThatTheProfileDoesNotDescribeIsSkipped) {
+  const std::string shared = replaced(row("a", 1, "0.001"), ",2,,,,0,,none,", ",2,,,,3,,none,");
+  const Outcome outcome = predict({write("rows.csv", header() + row("b", 1, "0.001") + shared)});
+  expectSuccess(outcome);
+  EXPECT_THAT(outcome.out, HasSubstr("2 are scored and 1 of these skipped"));
+  EXPECT_THAT(outcome.out, HasSubstr("state sharding parameters"));
+}
+
 TEST_F(PredictCommand, NamesDevicesThatNeedCaution) {
   const std::string in = write("rows.csv", header() + row("a", 1, "0.001"));
   const std::string none = write("none.csv", header());

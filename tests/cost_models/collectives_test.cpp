@@ -121,6 +121,9 @@ TEST(CollectiveTime, BeyondATableLatencyIsPaidOnce) {
   EXPECT_NEAR(micros({{1_MB, 10_GBps}}, 1_GBps), 3 * 175, 1e-6);
   EXPECT_NEAR(micros({{Bytes(0.5e6), BytesPerSecond(9.6e9)}, {1_MB, 10_GBps}}, 100_GBps), 3 * 175,
               1e-6);
+  // As much more for a tenth more bytes is not level: 0.1 MB take 175 - 164.0625 us.
+  EXPECT_NEAR(micros({{Bytes(0.9e6), BytesPerSecond(9.6e9)}, {1_MB, 10_GBps}}, 100_GBps),
+              175 + 20 * 10.9375, 1e-6);
 }
 
 // Eight ranks in order, two in each block inside: what was measured. One in each of eight blocks is

@@ -236,6 +236,10 @@ TEST(ImportDeepspeed, WhatItsCommunicationIsPricedAsIsSaid) {
   EXPECT_EQ(missing(2, ", \"overlap_comm\": true"), "");
   EXPECT_EQ(missing(3, ""), "");  // its default
   EXPECT_EQ(missing(3, ", \"overlap_comm\": false"), "zero_optimization.overlap_comm");
+  spec::StackProfile stack = spec::loadStack("deepspeed").value();
+  EXPECT_THAT(setOverlap(*readDeepspeed(zero(3, ", \"overlap_comm\": false")), stack),
+              ElementsAre("zero_optimization.overlap_comm"));
+  EXPECT_EQ(stack.description.gatherExposed, 1);
   EXPECT_THAT(readDeepspeed(zero(1, ", \"reduce_bucket_size\": 2e9"))->notes,
               ::testing::Contains("zero_optimization.reduce_bucket_size is 2000000000: the memory "
                                   "of buckets above 1000000000 elements is not counted"));

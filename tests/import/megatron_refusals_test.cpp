@@ -101,6 +101,13 @@ TEST(MegatronRefusals, OfFlagsThatMegatronRefusesTogether) {
               HasSubstr("--no-overlap-p2p-communication is refused by Megatron with virtual stages "
                         "and pp 2; nearest: pp 3"));
   EXPECT_EQ(refusalOfFlags(kTwoStages + "--no-overlap-p2p-communication"), "read");
+  const std::string gathers = "--use-distributed-optimizer --overlap-param-gather ";
+  EXPECT_EQ(refusalOfFlags(gathers + "--overlap-grad-reduce"), "read");
+  for (const std::string& flags :
+       {gathers, std::string("--overlap-param-gather --overlap-grad-reduce")})
+    EXPECT_THAT(refusalOfFlags(flags), HasSubstr("--overlap-param-gather is refused by Megatron"));
+  EXPECT_THAT(refusalOfFlags("--overlap-param-gather-with-optimizer-step"),
+              HasSubstr("is refused by Megatron without virtual stages"));
   EXPECT_EQ(refusalOfFlags("--recompute-activations"), "read");
   EXPECT_THAT(refusalOfFlags("--recompute-activations --recompute-granularity full "
                              "--recompute-method uniform --recompute-num-layers 1"),
@@ -109,6 +116,21 @@ TEST(MegatronRefusals, OfFlagsThatMegatronRefusesTogether) {
               HasSubstr("--recompute-method goes not with --recompute-activations"));
   EXPECT_THAT(refusalOfFlags("--recompute-granularity selective --recompute-method uniform"),
               HasSubstr("--recompute-method goes not with --recompute-granularity selective"));
+}
+
+// And refuses gradients that do not.
+TEST(MegatronOverlap, ItsFsdpOverlapsByItself) {
+  const auto missing = [](const std::string& strategy) {
+    const auto imported =
+        readRun("--bf16 --use-megatron-fsdp --data-parallel-sharding-strategy " + strategy);
+    return imported.has_value() ? imported->missing.gradients + imported->missing.gathers
+                                : imported.error().message();
+  };
+  EXPECT_EQ(missing("optim_grads_params"), "");
+  EXPECT_EQ(missing("optim"), "--overlap-grad-reduce--overlap-param-gather");
+  EXPECT_THAT(missing("optim_grads"),
+              HasSubstr("optim_grads is refused by Megatron's FSDP without --overlap-grad-reduce"));
+  EXPECT_EQ(missing("optim_grads --overlap-grad-reduce"), "--overlap-param-gather");
 }
 
 }  // namespace

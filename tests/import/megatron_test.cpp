@@ -19,6 +19,7 @@ Result<Imported> importedRun(const std::string& text, const std::string& file,
 }
 
 using plan::Plan;
+using ::testing::_;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
@@ -166,7 +167,7 @@ TEST(ImportMegatron, WarmUpIsAFractionOfTheDecay) {
   EXPECT_THAT(published.notes, ElementsAre());
   const Imported ramped = read(
       "--lr-decay-style linear --lr-decay-iters 100 --rampup-batch-size 16 16 5859375 "
-      "--sequence-parallel --tp-comm-overlap --overlap-grad-reduce --overlap-param-gather");
+      "--sequence-parallel --tp-comm-overlap --overlap-grad-reduce");
   EXPECT_EQ(ramped.plan.training.decaySteps, 100);
   EXPECT_THAT(ramped.notes,
               ElementsAre(HasSubstr("--lr-decay-style is linear: the plan has a cosine"),
@@ -242,15 +243,23 @@ TEST(ImportMegatron, WithoutItsSwitchesNothingOverlaps) {
   EXPECT_THAT(setOverlap(read("--use-distributed-optimizer --overlap-grad-reduce"), stack),
               ElementsAre("--overlap-param-gather"));
   EXPECT_LT(stack.description.gradientExposed, 1);
+  // What other plans of the program would gather counts as well.
   stack = shipped;
-  // Whole optimizers gather nothing.
-  EXPECT_THAT(setOverlap(read("--overlap-grad-reduce"), stack), ElementsAre());
-  EXPECT_EQ(stack, shipped);
-  Imported alone = read("");
-  alone.plan.dpShard = alone.plan.dpReplicate = 1;
-  EXPECT_THAT(setOverlap(alone, stack), ElementsAre());
-  spec::StackProfile old = spec::loadStack("megatron-lm-2021").value();  // has no such thing
-  EXPECT_THAT(setOverlap(read("--use-distributed-optimizer"), old), ElementsAre());
+  EXPECT_THAT(setOverlap(read("--overlap-grad-reduce"), stack),
+              ElementsAre("--overlap-param-gather"));
+  EXPECT_EQ(stack.description.gatherExposed, 1);
+  const std::string both =
+      "--use-distributed-optimizer --overlap-grad-reduce --overlap-param-gather";
+  spec::StackProfile nemo = spec::loadStack("nemo").value();
+  EXPECT_THAT(setOverlap(read(both), nemo), ElementsAre());
+  EXPECT_EQ(nemo, spec::loadStack("nemo").value());
+  EXPECT_THAT(setOverlap(read(""), nemo), ElementsAre(_, _));
+  // What is not hidden in any case, or of another program.
+  for (const char* name : {"megatron-lm-2021", "torchtitan", "trireme"}) {
+    spec::StackProfile other = spec::loadStack(name).value();
+    EXPECT_THAT(setOverlap(read(""), other), ElementsAre()) << name;
+    EXPECT_EQ(other, spec::loadStack(name).value()) << name;
+  }
 }
 
 // Megatron-LM accumulates and reduces gradients in fp32 if it trains in bf16 and is not told

@@ -197,11 +197,11 @@ TEST(ToTable, SaysHowFarOffTheStepMayBe) {
   EXPECT_FALSE(toJson(result)["estimate"].contains("intervalSeconds"));
   result.estimate.interval = cost::Interval{Seconds(1.5), Seconds(2)};
   EXPECT_NE(toTable(result).find("interval      1.500 s to 2.000 s for nine of ten runs like "
-                                 "those compared; half of others\n"),
+                                 "those compared; fewer of others\n"),
             std::string::npos);
   EXPECT_EQ(toJson(result)["estimate"]["intervalSeconds"], nlohmann::json({1.5, 2.0}));
   result.estimate.interval->isOfOtherDevices = true;
-  EXPECT_NE(toTable(result).find("those compared, on their GPUs; half of"), std::string::npos);
+  EXPECT_NE(toTable(result).find("those compared, on their GPUs; fewer of"), std::string::npos);
 }
 
 // Memory for the winner to the byte: beside it stands the fastest that takes 93 % of it at most.
