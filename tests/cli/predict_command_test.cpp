@@ -115,11 +115,15 @@ TEST_F(PredictCommand, SaysOfOneRowWhereItsTimeGoes) {
 
 // The price of what the profile describes would pass for that of the row.
 TEST_F(PredictCommand, SoftwareThatTheProfileDoesNotDescribeIsSkipped) {
-  const std::string shared = replaced(row("a", 1, "0.001"), ",2,,,,0,,none,", ",2,,,,3,,none,");
-  const Outcome outcome = predict({write("rows.csv", header() + row("b", 1, "0.001") + shared)});
-  expectSuccess(outcome);
-  EXPECT_THAT(outcome.out, HasSubstr("2 are scored and 1 of these skipped"));
-  EXPECT_THAT(outcome.out, HasSubstr("state sharding parameters"));
+  std::string text = replaced(row("a", 1, "9"), ",core,", ",A100-80GB-SXM,");
+  text = replaced(replaced(text, ",fp32,", ",bf16,"), "a,trireme,", "a,megatron-core,");
+  const auto outcome = [&](const std::string& sharing) {
+    const std::string rows = replaced(text, ",2,,,,0,,none,", ",2,,,," + sharing + ",,none,");
+    return runTrireme({"plan", "--predict", write("rows.csv", header() + rows)}).out;
+  };
+  EXPECT_THAT(outcome("1"), HasSubstr("1 are scored and 0 of these skipped"));
+  EXPECT_THAT(outcome("2"), HasSubstr("1 are scored and 1 of these skipped"));
+  EXPECT_THAT(outcome("2"), HasSubstr("has no state sharding gradients"));
 }
 
 TEST_F(PredictCommand, NamesDevicesThatNeedCaution) {
