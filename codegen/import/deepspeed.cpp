@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cctype>
 #include <cmath>
 
 #include "codegen/export/loss_scale.h"
@@ -319,9 +320,10 @@ void checkActivations(Config& config, const Plan& plan) {
                             plan.tp));
 }
 
-// Where a comment of a JSON text that begins at `at` ends; `at` if none does.
+// Where a comment that begins at `at` ends; `at` if none does.
 size_t endOfComment(const std::string& text, size_t at) {
-  if (text.compare(at, 2, "//") == 0) return std::min(text.find('\n', at), text.size());
+  if (text[at] == '#' || text.compare(at, 2, "//") == 0)
+    return std::min(text.find('\n', at), text.size());
   if (text.compare(at, 2, "/*") != 0) return at;
   const size_t end = text.find("*/", at + 2);
   return end == std::string::npos ? at : end + 2;
@@ -329,17 +331,23 @@ size_t endOfComment(const std::string& text, size_t at) {
 
 }  // namespace
 
-std::string withoutComments(std::string text) {
+std::string plainJson(std::string text) {
   bool isQuoted = false;
+  size_t comma = std::string::npos;  // that only blanks stand behind
   for (size_t at = 0; at < text.size(); ++at) {
-    if (isQuoted && text[at] == '\\') {
+    const char c = text[at];
+    if (isQuoted && c == '\\') {
       ++at;
-    } else if (text[at] == '"') {
-      isQuoted = !isQuoted;
     } else if (const size_t end = isQuoted ? at : endOfComment(text, at); end > at) {
       for (; at < end; ++at)
         if (text[at] != '\n') text[at] = ' ';
       --at;
+    } else if (!isQuoted && c == ',') {
+      comma = at;
+    } else if (isQuoted || std::isspace(static_cast<unsigned char>(c)) == 0) {
+      if (c == '"') isQuoted = !isQuoted;
+      if (comma != std::string::npos && (c == '}' || c == ']')) text[comma] = ' ';
+      comma = std::string::npos;
     }
   }
   return text;
@@ -349,7 +357,7 @@ Result<Imported> importDeepspeed(const std::string& text, const std::string& fil
                                  const spec::ModelSpec& model, const LaunchOptions& launch) {
   // JSON, whatever the file is called.
   Result<Node> root =
-      spec::parseDocument(withoutComments(text), file.ends_with(".json") ? file : file + ".json");
+      spec::parseDocument(plainJson(text), file.ends_with(".json") ? file : file + ".json");
   if (!root.has_value()) return Error(root.error());
   if (root->kind != Node::Kind::kMap)
     return Error(spec::errorAt(file, root->mark, "expected a JSON object"));

@@ -22,8 +22,9 @@ Result<Imported> importTorchtitan(const std::string& text, const std::string& fi
 Result<Imported> importDeepspeed(const std::string& text, const std::string& file,
                                  const spec::ModelSpec& model, const LaunchOptions& launch);
 
-// A JSON text with blanks for // and /* */ comments, which DeepSpeed's reader takes as well.
-std::string withoutComments(std::string text);
+// A JSON text with blanks for comments (#, //, /* */) and for commas behind the last element, which
+// DeepSpeed's reader (hjson) takes as well.
+std::string plainJson(std::string text);
 
 // The plan's model, and what its file does not say and the options do.
 plan::Plan planFor(const spec::ModelSpec& model, const char* stack);

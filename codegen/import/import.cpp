@@ -61,9 +61,8 @@ std::optional<Framework> frameworkOfFile(const std::string& text, const std::str
     const size_t begin = json.find_first_not_of(" \t\r\n");
     return begin != std::string::npos && json[begin] == '{';
   };
-  if (begins(withoutComments(text)) &&
-      (has("\"zero_optimization\"") || has("\"train_batch_size\"") ||
-       has("\"train_micro_batch_size_per_gpu\"")))
+  if (begins(plainJson(text)) && (has("\"zero_optimization\"") || has("\"train_batch_size\"") ||
+                                  has("\"train_micro_batch_size_per_gpu\"")))
     return Framework::kDeepspeed;
   if (has("--micro-batch-size")) return Framework::kMegatron;
   return std::nullopt;

@@ -217,6 +217,11 @@ TEST(ImportDeepspeed, CommentsAreBlanks) {
   "csv_monitor": {"output_path": "a // b \" /* c"}, "steps_per_print": 10})");
   ASSERT_TRUE(imported.has_value()) << imported.error().message();
   EXPECT_EQ(imported->plan.training.globalBatchSize, 64);
+  const Result<Imported> commas =
+      readDeepspeed("# mine\n{\"train_batch_size\": 64, \"a#,\": [1, 2 , ], # 3\n /* , */ }");
+  ASSERT_TRUE(commas.has_value()) << commas.error().message();
+  EXPECT_THAT(commas->unpriced, ElementsAre("a#,"));
+  EXPECT_THAT(refusalOfDeepspeed("{\"train_batch_size\": 64,, }"), HasSubstr("not valid JSON"));
   // In its place.
   const std::string bad = "{\"train_batch_size\": 64, /* a */\n \"amp\": 1x}";
   EXPECT_THAT(refusalOfDeepspeed(bad), HasSubstr("ds.json:2:11: not valid JSON"));
