@@ -5,6 +5,7 @@
 
 #include "codegen/export/export.h"
 #include "codegen/import/formats.h"
+#include "ir/spec/shipped.h"
 
 namespace trireme::codegen {
 
@@ -125,11 +126,12 @@ std::string setWidths(const Imported& imported, const std::string& file,
       file, stack.name, fmt::join(differences, ", "));
 }
 
-// NeMo runs Megatron-Core, and a profile of nobody's may be of the file's program.
+// NeMo runs Megatron-Core, and a profile of the user's may be of the file's program.
 static bool isOfProgram(const Imported& imported, const spec::StackProfile& stack) {
   const std::optional<Framework> framework = frameworkOfStack(stack.name);
   const bool isNemo = framework == Framework::kNemo && imported.framework == Framework::kMegatron;
-  return !stack.ownPrograms && (!framework || framework == imported.framework || isNemo);
+  const bool isShipped = spec::findShipped(spec::ShippedKind::kStack, stack.name) != nullptr;
+  return !stack.ownPrograms && (framework ? framework == imported.framework || isNemo : !isShipped);
 }
 
 std::vector<std::string> setOverlap(const Imported& imported, spec::StackProfile& stack) {

@@ -7,6 +7,7 @@
 #include "codegen/import/import.h"
 #include "codegen/import/layout.h"
 #include "ir/spec/load.h"
+#include "ir/spec/stack_on_device.h"
 #include "tests/support/damaged_text.h"
 #include "tests/support/small_plan.h"
 
@@ -254,8 +255,11 @@ TEST(ImportMegatron, WithoutItsSwitchesNothingOverlaps) {
   EXPECT_THAT(setOverlap(read(both), nemo), ElementsAre());
   EXPECT_EQ(nemo, spec::loadStack("nemo").value());
   EXPECT_THAT(setOverlap(read(""), nemo), ElementsAre(_, _));
+  spec::StackProfile users = shipped;
+  users.name = "ours";
+  EXPECT_THAT(setOverlap(read(""), users), ElementsAre(_, _));
   // What is not hidden in any case, or of another program.
-  for (const char* name : {"megatron-lm-2021", "torchtitan", "trireme"}) {
+  for (const char* name : {"megatron-lm-2021", "megatron-deepspeed", "torchtitan", "trireme"}) {
     spec::StackProfile other = spec::loadStack(name).value();
     EXPECT_THAT(setOverlap(read(""), other), ElementsAre()) << name;
     EXPECT_EQ(other, spec::loadStack(name).value()) << name;
@@ -323,6 +327,11 @@ TEST(ImportMegatron, NarrowGradientsAndWeightsArePricedAsWhatTheyAre) {
   wide.widths = kWide;
   setWidths(wide, "", stack);
   EXPECT_EQ(setWidths(wide, "", stack), "");  // nothing is new
+  // What the file says is not what a profile has for bf16 again.
+  spec::StackProfile deepspeed = spec::loadStack("megatron-deepspeed").value();
+  ASSERT_GT(deepspeed.description.bf16GradientBytes, 0);
+  setWidths(wide, "", deepspeed);
+  EXPECT_EQ(spec::stackOn(deepspeed, spec::Precision::kBf16, {}).description.gradientBytes, 4);
   EXPECT_EQ(stack.description.stepGradientBytes, 0);
   EXPECT_TRUE(stack.description.gathersF8);
   EXPECT_EQ(read("--bf16 --grad-reduce-in-bf16 --accumulate-allreduce-grads-in-fp32")->widths,

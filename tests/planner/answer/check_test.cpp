@@ -273,6 +273,9 @@ TEST(OverlapNote, SaysWhatTheSwitchesAreWorth) {
   const spec::StackProfile full = query.stack;
   const plan::Plan plan = bestPlan(query);
   EXPECT_EQ(overlapNote(plan, "run.sh", {}, query, full), "");
+  spec::StackProfile without = full;  // checkPlan refuses the plan, and a price would contradict it
+  without.choices.clear();
+  EXPECT_EQ(overlapNote(plan, "run.sh", {"--a"}, query, without), "");
   const Seconds step = cost::estimate(query.model, plan, query.cluster, full)->step;
   EXPECT_THAT(overlapNote(plan, "run.sh", {"--a", "--b"}, query, full),
               AllOf(HasSubstr("run.sh: without --a and --b communication"),
