@@ -11,7 +11,7 @@
 namespace trireme::planner {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 TEST(OwnStack, IsTheShippedProfile) {
   spec::StackProfile shipped = spec::loadStack("trireme").value();

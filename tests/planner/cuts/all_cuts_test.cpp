@@ -4,7 +4,6 @@
 
 #include <cmath>
 
-#include "planner/cuts/linear_program.h"
 #include "planner/cuts/own_cuts.h"
 #include "planner/plan_text.h"
 #include "tests/planner/every_cut.h"
@@ -163,37 +162,6 @@ TEST(AllCuts, TheSearchFindsUnevenChunksWhereMemoryIsTight) {
   EXPECT_GT(answered, TRIREME_SANITIZED ? 0 : 20);
   EXPECT_GT(faster, 0);
   EXPECT_GT(exact, answered / 2);
-}
-
-// min 2 x + 3 y with x + y >= 4, x - y >= -2, x >= 1, y >= 0. At x = 4, y = 0: the first row costs
-// 2 per unit, the second nothing. With x + 2 y >= 7 as well, once the first and once the third row
-// are 2 x + 3 y >= 11, which x = 1, y = 3 reaches. Other prices may say the same: with what x >= 1
-// costs, 2 - p - q - r, rows add up to 11.
-TEST(LinearProgram, GrowsByRowsAndSaysWhatTheyCost) {
-  LinearProgram program;
-  const int x = program.addColumn(1), y = program.addColumn(0);
-  program.addRow({{x, 1}, {y, 1}}, 4);
-  program.addRow({{x, 1}, {y, -1}}, -2);
-  program.setCosts({2, 3});
-  ASSERT_TRUE(program.solve());
-  EXPECT_NEAR(program.values()[0], 4, 1e-9);
-  EXPECT_NEAR(program.prices()[0], 2, 1e-9);
-  EXPECT_NEAR(program.prices()[1], 0, 1e-9);
-  program.addRow({{x, 1}, {y, 2}}, 7);
-  ASSERT_TRUE(program.solve());
-  EXPECT_NEAR(program.values()[0], 1, 1e-9);
-  EXPECT_NEAR(program.values()[1], 3, 1e-9);
-  const std::vector<double> p = program.prices();
-  EXPECT_NEAR(4 * p[0] - 2 * p[1] + 7 * p[2] + (2 - p[0] - p[1] - p[2]), 11, 1e-9);
-  EXPECT_NEAR(p[0] - p[1] + 2 * p[2], 3, 1e-9);
-}
-
-TEST(LinearProgram, WithoutASolutionSaysSo) {
-  LinearProgram program;
-  const int x = program.addColumn(1);
-  program.addRow({{x, -1}}, 0);
-  program.setCosts({1});
-  EXPECT_FALSE(program.solve());
 }
 
 }  // namespace
