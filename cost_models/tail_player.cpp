@@ -167,14 +167,19 @@ TailPlayer::TailPlayer(std::shared_ptr<const TaskOrder> order, const Pipeline& l
 void TailPlayer::put(size_t stage, size_t lane, const StageTimes& times) {
   const size_t chunks = order_->chunks;
   Lanes* const durations = &durations_[(stage - first_) * TaskOrder::kDirections * chunks];
+  double shortest = times.forward[0].count();
   for (size_t c = 0; c < chunks; ++c) {
-    durations[c][lane] = times.forward[c].count() + stop_;
-    durations[chunks + c][lane] = times.backward[c].count() + stop_;
+    const double forward = times.forward[c].count(), backward = times.backward[c].count();
+    durations[c][lane] = forward + stop_;
+    durations[chunks + c][lane] = backward + stop_;
+    shortest = std::min(shortest, std::min(forward, backward));
   }
-  for (size_t c = 0; c < times.weights.size(); ++c)
+  for (size_t c = 0; c < times.weights.size(); ++c) {
     durations[2 * chunks + c][lane] = times.weights[c].count();
+    shortest = std::min(shortest, times.weights[c].count());
+  }
   // Messages on one link are made, and slots are left, a pass apart.
-  inRows_ = inRows_ || (usesSlots_ && times.shortest().count() < longestFlight_);
+  inRows_ = inRows_ || (usesSlots_ && shortest < longestFlight_);
 }
 
 void TailPlayer::put(size_t stage, const StageTimes& times) {

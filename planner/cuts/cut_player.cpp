@@ -38,9 +38,12 @@ CutPlayer::CutPlayer(StageCosts& costs, cost::FlushPlayer& flush, cost::Pipeline
       mostPasses_(mostPasses) {}
 
 const CutPlayer::Stage& CutPlayer::stageOf(size_t rank, const std::vector<int64_t>& counts) {
+  if (rank >= latest_.size()) latest_.resize(rank + 1);
+  if (latest_[rank] != nullptr && latest_[rank]->first == counts) return latest_[rank]->second;
   const size_t kind = costs_.kindOf(rank);
   if (kind >= known_.size()) known_.resize(kind + 1);
   const auto [place, isNew] = known_[kind].try_emplace(counts);
+  latest_[rank] = &*place;
   Stage& stage = place->second;
   if (!isNew) return stage;
   StageCosts::Stage cost = costs_.stageOf(rank, counts);
@@ -63,8 +66,11 @@ const CutPlayer::Stage& CutPlayer::stageOf(size_t rank, const std::vector<int64_
 
 bool CutPlayer::fits(size_t rank, const std::vector<int64_t>& counts) {
   if (rank >= fitting_.size()) fitting_.resize(rank + 1);
-  const auto [place, isNew] = fitting_[rank].try_emplace(counts);
+  Fitting& fitting = fitting_[rank];
+  if (fitting.latest != nullptr && fitting.latest->first == counts) return fitting.latest->second;
+  const auto [place, isNew] = fitting.known.try_emplace(counts);
   if (isNew) place->second = costs_.fits(rank, counts);
+  fitting.latest = &*place;
   return place->second;
 }
 
@@ -77,9 +83,10 @@ bool CutPlayer::fits(const Counts& counts) {
 cost::OnceTimes CutPlayer::put(const Counts& counts) {
   cost::OnceTimes once;
   pipeline_.stages.resize(counts.size());
+  put_.resize(counts.size(), nullptr);
   for (size_t rank = 0; rank < counts.size(); ++rank) {
     const Stage& stage = stageOf(rank, counts[rank]);
-    pipeline_.stages[rank] = stage.times;
+    if (std::exchange(put_[rank], &stage) != &stage) pipeline_.stages[rank] = stage.times;
     once = longest(once, stage.once);
   }
   return once;

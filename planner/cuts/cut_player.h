@@ -109,8 +109,16 @@ class CutPlayer {
   const double factor_;
   Seconds limit_;
   int64_t mostPasses_;
-  std::deque<std::map<std::vector<int64_t>, Stage>> known_;   // of every kind; none moves
-  std::deque<std::map<std::vector<int64_t>, bool>> fitting_;  // of every rank
+  // What is known of a stage's layers, and what was asked for last: cuts differ by a layer, mostly.
+  using Known = std::map<std::vector<int64_t>, Stage>;
+  struct Fitting {
+    std::map<std::vector<int64_t>, bool> known;
+    const std::pair<const std::vector<int64_t>, bool>* latest = nullptr;
+  };
+  std::deque<Known> known_;                       // of every kind; none moves
+  std::vector<const Known::value_type*> latest_;  // of every rank
+  std::deque<Fitting> fitting_;                   // of every rank
+  std::vector<const Stage*> put_;                 // into pipeline_
   std::map<Counts, Seconds> played_;
   std::optional<CutSearch::Cut> best_;
   Counts counts_;  // of the best
