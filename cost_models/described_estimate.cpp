@@ -287,8 +287,12 @@ StageSetting::StageSetting(const DescribedBlocks& ofBlocks, const spec::ModelSpe
       embedding(model.tiedEmbeddings && plan.pp > 1
                     ? levelsOf(embeddingGroup(plan), ranksOf(plan), cluster)
                     : Levels()),
-      traffic(shardedTraffic(*this)),
-      reserve(describedReserve(plan, cluster, stack)) {}
+      traffic(shardedTraffic(*this)) {}
+
+Bytes StageSetting::reserve() const {
+  if (!reserve_) reserve_ = describedReserve(plan, cluster, stack);
+  return *reserve_;
+}
 
 StageEstimate estimateStage(const StageSetting& s, size_t rank) {
   StageDescription stage = describeStage(s, rank);

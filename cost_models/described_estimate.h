@@ -1,6 +1,7 @@
 // Time of a step of a program that Trireme does not make, in closed form.
 #pragma once
 #include <array>
+#include <optional>
 #include <vector>
 
 #include "cost_models/described_blocks.h"
@@ -78,7 +79,7 @@ struct ShardedTraffic {
 };
 
 // What the stages of a plan share, whatever layers they have. Made of references, which must
-// outlive it; plan.layers may change.
+// outlive it; plan.layers may change. For one thread at a time.
 struct StageSetting {
   StageSetting(const DescribedBlocks& blocks, const spec::ModelSpec& model, const plan::Plan& plan,
                const spec::ClusterSpec& cluster, const spec::StackDescription& stack);
@@ -91,7 +92,11 @@ struct StageSetting {
   // dataGroup(), shardGroup(), replicaGroup(), embeddingGroup(); the last with tied tables alone.
   Levels data, shards, replicas, embedding;
   ShardedTraffic traffic;
-  Bytes reserve;  // describedReserve()
+
+  Bytes reserve() const;  // describedReserve(), worked out when it is asked for
+
+ private:
+  mutable std::optional<Bytes> reserve_;
 };
 
 // Of plan.layers it reads plan.layers[stage] alone, and that they are as many as stages.

@@ -247,7 +247,7 @@ MemoryUse describedMemoryOf(const StageSetting& setting, size_t stage) {
   use.arena.activations = whole(
       std::max(use.inFlight + workingMemory(setting, stage), stepGradients(setting, parameters))
           .count());
-  use.reserve = setting.reserve + Bytes(stack.fragmentation * asDouble(use.arena.total()));
+  use.reserve = setting.reserve() + Bytes(stack.fragmentation * asDouble(use.arena.total()));
   return use;
 }
 

@@ -2,18 +2,29 @@
 
 #include <algorithm>
 
+#include "cost_models/formulas.h"
 #include "ir/schedule/schedule.h"
 
 namespace trireme::cost {
 namespace {
 
-// Of the first k tasks of one direction, those of the chunk that is `position`-th in its order.
+// Sums that differ by no more are the same but for rounding.
+constexpr double kSame = 1e-12;
+
+// The first k tasks of one direction.
 class FirstTasks {
  public:
   FirstTasks(int64_t k, int64_t p, int64_t v)
       : p_(p), whole_(k / (p * v) * p), rest_(k % (p * v)) {}
+  // Of the chunk that is `position`-th in their order.
   int64_t countOf(int64_t position) const {
     return whole_ + std::clamp<int64_t>(rest_ - position * p_, 0, p_);
+  }
+  // Of all, where one of the first n chunks in their order each are sums[n] together.
+  double sumOf(const std::vector<double>& sums) const {
+    const auto at = static_cast<size_t>(rest_ / p_);
+    return asDouble(whole_) * sums.back() + asDouble(p_) * sums[at] +
+           asDouble(rest_ % p_) * (sums[at + 1] - sums[at]);
   }
 
  private:
@@ -22,6 +33,13 @@ class FirstTasks {
 
 int64_t warmUpOf(int64_t p, int64_t v, int64_t m, int64_t rank) {
   return m == p ? m * v : std::min(2 * (p - rank - 1) + (v - 1) * p, m * v);
+}
+
+// Of the first n, for every n.
+std::vector<double> partialSums(auto begin, auto end) {
+  std::vector<double> sums = {0};
+  for (; begin != end; ++begin) sums.push_back(sums.back() + *begin);
+  return sums;
 }
 
 std::vector<int64_t> interleavedSlots(int64_t p, int64_t v, int64_t m, int64_t rank) {
@@ -73,26 +91,27 @@ std::vector<int64_t> aliveAtPeak(plan::ScheduleKind kind, int64_t stages, int64_
   const int64_t warmUp = isInterleaved ? warmUpOf(p, v, m, rank) : 0;
   if (!isInterleaved || warmUp == m * v) return peakSlots(kind, p, v, m, rank);
   const int64_t steady = std::min(m * v - warmUp, p * v), turn = (2 * p - 1 - warmUp % p) % p;
-  std::vector<int64_t> alive(static_cast<size_t>(v)), atPeak;
-  double most = 0;
+  const std::vector<double> ofFirst = partialSums(weights.begin(), weights.end());
+  const std::vector<double> ofLast = partialSums(weights.rbegin(), weights.rend());
+  double most = -1;
+  int64_t peak = 0;
   const auto lookAt = [&](int64_t i) {
-    const FirstTasks forwards(warmUp + i + 1, p, v), backwards(i, p, v);
-    double sum = 0;
-    for (int64_t c = 0; c < v; ++c) {
-      const auto chunk = static_cast<size_t>(c);
-      alive[chunk] = forwards.countOf(c) - backwards.countOf(v - 1 - c);
-      sum += static_cast<double>(alive[chunk]) * weights[chunk];
-    }
-    if (!atPeak.empty() && sum <= most) return;
+    const double sum =
+        FirstTasks(warmUp + i + 1, p, v).sumOf(ofFirst) - FirstTasks(i, p, v).sumOf(ofLast);
+    if (sum <= most * (1 + kSame)) return;
     most = sum;
-    atPeak = alive;
+    peak = i;
   };
   for (int64_t i = 0; i < steady; i += p) {
     lookAt(i);
     if (i + turn < steady) lookAt(i + turn);
   }
   lookAt(steady - 1);
-  return atPeak;
+  const FirstTasks forwards(warmUp + peak + 1, p, v), backwards(peak, p, v);
+  std::vector<int64_t> alive;
+  for (int64_t c = 0; c < v; ++c)
+    alive.push_back(forwards.countOf(c) - backwards.countOf(v - 1 - c));
+  return alive;
 }
 
 double peakTogether(plan::ScheduleKind kind, int64_t stages, int64_t virtualStages,

@@ -28,7 +28,7 @@ std::vector<int64_t> peakSlots(plan::ScheduleKind kind, int64_t stages, int64_t 
 // largest over the step of the sum over chunks of alive x weight. Chunks have their peaks at
 // different times, so this may be less than the sum of peakSlots x weight. With equal weights,
 // interleaved, 2 (p - r - 1) + (v - 1) p + 1 of them (Narayanan et al. 2021, warm-up and one), on
-// the first rank 1 + (p - 1) / (p v) times what 1F1B keeps (Korthikanti et al. 2022). O(v^2).
+// the first rank 1 + (p - 1) / (p v) times what 1F1B keeps (Korthikanti et al. 2022). O(v).
 //
 // aliveAtPeak: how many of each chunk are alive then.
 std::vector<int64_t> aliveAtPeak(plan::ScheduleKind kind, int64_t stages, int64_t virtualStages,
