@@ -63,10 +63,14 @@ struct StageCost {
   StageTimes times() const;
 };
 
+struct TimeRange {
+  Seconds low, high;
+  bool operator==(const TimeRange&) const = default;
+};
 // Holds the step's time for nine of ten runs by whom the stack was compared with, and for about
 // half of those of others (VALIDATION.md, other sources).
-struct Interval {
-  Seconds low, high;
+struct Interval : TimeRange {
+  std::optional<TimeRange> ofOthers;  // holds nine of ten of those too, where enough were compared
   // Runs that were compared had other devices, or few had these (DeviceSpec::caution).
   bool isOfOtherDevices = false;
 };

@@ -18,8 +18,13 @@ std::optional<Interval> intervalOf(const Estimate& estimate, int64_t tp,
   const double collectives =
       (estimate.breakdown.tensorParallel + estimate.breakdown.contextParallel) / estimate.step;
   const double width = 1 + kLockstepDoubt * lockstep + kCollectiveDoubt * collectives;
-  return Interval{estimate.step * (1 - std::min(1.0, width * faster)),
-                  estimate.step * (1 + width * slower)};
+  const TimeRange own{estimate.step * (1 - std::min(1.0, width * faster)),
+                      estimate.step * (1 + width * slower)};
+  Interval interval{own, std::nullopt};
+  if (stack.fasterElsewhere > 0 || stack.slowerElsewhere > 0)
+    interval.ofOthers = {std::min(own.low, estimate.step * (1 - stack.fasterElsewhere)),
+                         std::max(own.high, estimate.step * (1 + stack.slowerElsewhere))};
+  return interval;
 }
 
 }  // namespace trireme::cost

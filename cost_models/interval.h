@@ -20,6 +20,9 @@ namespace trireme::cost {
 //
 // Both factors were chosen on published rows that were not held out (VALIDATION.md).
 //
+// Of others, whose clusters, versions and habits differ from all that was compared:
+//   low  = min(low, step (1 - fasterElsewhere)),  high = max(high, step (1 + slowerElsewhere))
+//
 // None: the stack does not say how far its runs scatter.
 std::optional<Interval> intervalOf(const Estimate& estimate, int64_t tp,
                                    const spec::StackDescription& stack);

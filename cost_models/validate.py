@@ -11,6 +11,7 @@ import csv
 import difflib
 import hashlib
 import json
+import math
 import os
 import pathlib
 import re
@@ -212,6 +213,23 @@ def other_sources(rows):
     return lines
 
 
+# Profiles of one program, whose intervals of others are the same.
+PROGRAMS = ["megatron-core", "nemo", "torchtitan", "megatron-deepspeed"]
+
+
+def spans(rows):
+    lines = ["| profiles | n | the shortest span that holds nine of ten, % from the prediction |",
+             "|---|--:|--:|"]
+    for program in PROGRAMS:
+        off = sorted(100 * (measured(r) / float(r["predicted_s"]) - 1) for r in rows
+                     if r["profile"] == program or r["profile"].startswith(program + "-"))
+        most = math.ceil(0.9 * len(off))
+        _, low, high = min((off[i + most - 1] - off[i], off[i], off[i + most - 1])
+                           for i in range(len(off) - most + 1))
+        lines.append(f"| {program} | {len(off)} | {low:+.1f} to {high:+.1f} |")
+    return lines
+
+
 def worst(rows, count=25):
     lines = ["| row | model | GPUs | measured s | predicted s | error % |", "|---|---|--:|--:|--:|--:|"]
     for row in sorted(rows, key=lambda r: -abs(error(r)))[:count]:
@@ -239,7 +257,9 @@ def generated(binary, folder):
     others = predicted_rows(binary, [("other_runs", HERE / "validation/other_runs.csv")])
     lines += ["", "## Other sources", "",
               "Runs of `validation/other_runs.csv`, to which nothing was fitted: what to expect of "
-              "software, sizes and settings that are not above.", "", *other_sources(others)]
+              "software, sizes and settings that are not above.", "", *other_sources(others), "",
+              "What their times were, by the program that they ran; its profiles' intervals of "
+              "others are these (`faster_elsewhere`, `slower_elsewhere`):", "", *spans(others)]
     lines += ["", "## Peak memory, where published", "", *memory(done + others), "",
               "## The largest errors", "", *worst(done), ""]
     return head + "\n".join(lines) + "\n" + tail

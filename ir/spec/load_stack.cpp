@@ -126,6 +126,8 @@ void readOptionals(MapReader& map, StackDescription* stack) {
   share("slowdown_per_doubling", &stack->slowdownPerDoubling);
   share("faster_runs", &stack->fasterRuns);
   notNegative("slower_runs", &stack->slowerRuns);
+  share("faster_elsewhere", &stack->fasterElsewhere);
+  notNegative("slower_elsewhere", &stack->slowerElsewhere);
 }
 
 void readDescription(MapReader& map, bool hasF8, StackDescription* stack) {

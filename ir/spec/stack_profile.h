@@ -138,6 +138,9 @@ struct StackDescription {
   // How far nine of ten measured steps are from the estimate at most, as shares of it
   // (cost_models/interval.h). Both 0: not known.
   double fasterRuns = 0, slowerRuns = 0;
+  // The same of runs of others, on their clusters, to which nothing was fitted. Both 0: too few
+  // were compared.
+  double fasterElsewhere = 0, slowerElsewhere = 0;
 
   // Of a GPU, what the allocator does not count.
   Bytes reserve;             // context, libraries

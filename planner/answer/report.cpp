@@ -114,6 +114,19 @@ std::string describeCount(double count) {
                       : fmt::format("{:.3g} trillion", count / 1e12);
 }
 
+std::string rangeText(const cost::TimeRange& range) {
+  return fmt::format("{} to {}", formatSeconds(range.low), formatSeconds(range.high));
+}
+
+void appendInterval(std::string& out, const cost::Interval& interval) {
+  appendField(out, "interval",
+              fmt::format("{} for nine of ten runs like those compared{}{}", rangeText(interval),
+                          interval.isOfOtherDevices ? ", on their GPUs" : "",
+                          interval.ofOthers ? "" : "; fewer of others"));
+  if (interval.ofOthers)
+    appendField(out, "  of others", rangeText(*interval.ofOthers) + " for nine of ten");
+}
+
 // The plan itself: what it is, how long it takes, what it needs.
 void appendPlan(std::string& out, const plan::Plan& plan, const cost::Estimate& e,
                 const std::string& devices) {
@@ -124,11 +137,7 @@ void appendPlan(std::string& out, const plan::Plan& plan, const cost::Estimate& 
       out, "step",
       fmt::format("{}, {:.0f} tokens/s, {:.1f} % MFU ({})", formatSeconds(e.step),
                   e.tokensPerSecond, 100 * e.modelFlopsUtilisation, cost::kModelFlopsConvention));
-  if (e.interval)
-    appendField(out, "interval",
-                fmt::format("{} to {} for nine of ten runs like those compared{}; fewer of others",
-                            formatSeconds(e.interval->low), formatSeconds(e.interval->high),
-                            e.interval->isOfOtherDevices ? ", on their GPUs" : ""));
+  if (e.interval) appendInterval(out, *e.interval);
   appendTimes(out, plan, e);
   appendField(out, "memory",
               fmt::format("{} of {} on stage {}, the fullest{}", formatBytes(e.memory.total()),

@@ -30,8 +30,12 @@ std::string_view kindName(LimitKind kind) {
 nlohmann::json toJson(const cost::Estimate& estimate) {
   nlohmann::json json;
   json["stepSeconds"] = estimate.step.count();
-  if (estimate.interval)
-    json["intervalSeconds"] = {estimate.interval->low.count(), estimate.interval->high.count()};
+  const auto add = [&](const char* name, const cost::TimeRange& range) {
+    json[name] = {range.low.count(), range.high.count()};
+  };
+  if (estimate.interval) add("intervalSeconds", *estimate.interval);
+  if (estimate.interval && estimate.interval->ofOthers)
+    add("intervalOfOthersSeconds", *estimate.interval->ofOthers);
   json["tokensPerSecond"] = estimate.tokensPerSecond;
   json["modelFlopsUtilisation"] = estimate.modelFlopsUtilisation;
   for (const BreakdownPart& part : breakdownParts(estimate.breakdown)) {

@@ -89,6 +89,8 @@ constexpr DescribedSetting kDescribedSettings[] = {
     {"slowdown_per_doubling", &Stack::slowdownPerDoubling},
     {"faster_runs", &Stack::fasterRuns},
     {"slower_runs", &Stack::slowerRuns},
+    {"faster_elsewhere", &Stack::fasterElsewhere},
+    {"slower_elsewhere", &Stack::slowerElsewhere},
     {"reserve", &Stack::reserve},
     {"nccl_connection", &Stack::ncclConnection},
     {"fragmentation", &Stack::fragmentation}};

@@ -118,7 +118,8 @@ class Plan:
 class Estimate:
     """What a step takes.
 
-    step_seconds: of one step; interval_seconds holds nine of ten runs like those compared, where the stack says.
+    step_seconds: of one step; interval_seconds holds nine of ten runs like those compared, and
+    interval_of_others_seconds of those of others, where the stack says.
     breakdown_seconds: parts that add up to the step; breakdown_percent: of it.
     memory_bytes: parts, of the fullest device, on pipeline stage memory_stage (from 0). memory_tight: the plan
     fits by less than predicted peaks are off.
@@ -136,6 +137,7 @@ class Estimate:
     memory_tight: bool
     memory_stage: int
     interval_seconds: tuple[float, float] | None = None
+    interval_of_others_seconds: tuple[float, float] | None = None
 
     def __repr__(self) -> str:
         return (

@@ -56,6 +56,24 @@ TEST(Interval, RanksInLockstepWidenItAsFarAsTheCpuSetsThePace) {
   EXPECT_NEAR(highOf(3, 1), 10 + 1.0, 1e-12);
 }
 
+// 10 s less 9 % and more 30 %, but no narrower than the stack's own interval, from 9.5 s to 10.8 s.
+TEST(Interval, OfOthersIsNoNarrower) {
+  spec::StackDescription stack = stackWith(0.05, 0.08);
+  EXPECT_FALSE(intervalOf(stepWith(Seconds(0)), 8, stack)->ofOthers.has_value());
+  stack.fasterElsewhere = 0.09;
+  stack.slowerElsewhere = 0.3;
+  const auto wide = intervalOf(stepWith(Seconds(0)), 8, stack);
+  ASSERT_TRUE(wide->ofOthers.has_value());
+  EXPECT_DOUBLE_EQ(wide->ofOthers->low.count(), 9.1);
+  EXPECT_DOUBLE_EQ(wide->ofOthers->high.count(), 13);
+  stack.fasterElsewhere = 0;
+  stack.slowerElsewhere = 0.02;
+  const auto narrow = intervalOf(stepWith(Seconds(0)), 8, stack);
+  ASSERT_TRUE(narrow->ofOthers.has_value());
+  EXPECT_DOUBLE_EQ(narrow->ofOthers->low.count(), 9.5);
+  EXPECT_DOUBLE_EQ(narrow->ofOthers->high.count(), 10.8);
+}
+
 // All of the step in collectives: four times 30 % is more than the step, and no step takes less
 // than nothing.
 TEST(Interval, NeverReachesBelowZeroAndHoldsTheEstimate) {

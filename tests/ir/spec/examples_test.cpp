@@ -230,6 +230,7 @@ TEST(Examples, StacksAreSane) {
     const bool isCompared = stack->name != "deepspeed";
     EXPECT_EQ(std::min(d.fasterRuns, d.slowerRuns) > 0, isCompared) << path;
     EXPECT_LE(std::max(d.fasterRuns, d.slowerRuns), 0.15) << path;
+    EXPECT_LE(std::max(d.fasterElsewhere, d.slowerElsewhere), 0.5) << path;
     EXPECT_TRUE(stack->supports(StackChoice::kScatterGather) || !d.scatterGather) << path;
     EXPECT_TRUE(stack->supports(StackChoice::kPipeline) ||
                 !stack->supports(StackChoice::kInterleaved))

@@ -164,7 +164,9 @@ TEST(ParseStack, EveryOptionalKeyIsRead) {
                                  "host_step: {value: 3 ms, source: a}\n"
                                  "slowdown_per_doubling: {value: 0.01, source: a}\n"
                                  "faster_runs: {value: 0.06, source: a}\n"
-                                 "slower_runs: {value: 0.08, source: a}\n")
+                                 "slower_runs: {value: 0.08, source: a}\n"
+                                 "faster_elsewhere: {value: 0.09, source: a}\n"
+                                 "slower_elsewhere: {value: 0.3, source: a}\n")
                                  .description;
   EXPECT_EQ(d.selective, SelectiveRecompute::kEveryOther);
   EXPECT_EQ(d.matmulFactor, 0.9);
@@ -191,6 +193,8 @@ TEST(ParseStack, EveryOptionalKeyIsRead) {
   EXPECT_EQ(d.slowdownPerDoubling, 0.01);
   EXPECT_EQ(d.fasterRuns, 0.06);
   EXPECT_EQ(d.slowerRuns, 0.08);
+  EXPECT_EQ(d.fasterElsewhere, 0.09);
+  EXPECT_EQ(d.slowerElsewhere, 0.3);
 }
 
 TEST(ParseStack, DescriptionsKeepTheSourceOfEveryNumber) {

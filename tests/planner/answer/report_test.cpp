@@ -195,11 +195,18 @@ TEST(ToTable, SaysHowFarOffTheStepMayBe) {
   PlanResult result = answer();
   EXPECT_EQ(toTable(result).find("nine of ten runs"), std::string::npos);
   EXPECT_FALSE(toJson(result)["estimate"].contains("intervalSeconds"));
-  result.estimate.interval = cost::Interval{Seconds(1.5), Seconds(2)};
+  result.estimate.interval = cost::Interval{{Seconds(1.5), Seconds(2)}};
   EXPECT_NE(toTable(result).find("interval      1.500 s to 2.000 s for nine of ten runs like "
                                  "those compared; fewer of others\n"),
             std::string::npos);
   EXPECT_EQ(toJson(result)["estimate"]["intervalSeconds"], nlohmann::json({1.5, 2.0}));
+  EXPECT_FALSE(toJson(result)["estimate"].contains("intervalOfOthersSeconds"));
+  result.estimate.interval->ofOthers = {Seconds(1.25), Seconds(3)};
+  EXPECT_NE(toTable(result).find("those compared\n  of others   1.250 s to 3.000 s for nine of "
+                                 "ten\n"),
+            std::string::npos);
+  EXPECT_EQ(toJson(result)["estimate"]["intervalOfOthersSeconds"], nlohmann::json({1.25, 3.0}));
+  result.estimate.interval->ofOthers.reset();
   result.estimate.interval->isOfOtherDevices = true;
   EXPECT_NE(toTable(result).find("those compared, on their GPUs; fewer of"), std::string::npos);
 }
