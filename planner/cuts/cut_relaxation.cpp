@@ -18,6 +18,8 @@ constexpr double kTowards = 0.3;
 constexpr double kClose = 1e-4, kCloseBelow = 2e-3;
 // Memory that is too much costs, while there may be none; in units of the program.
 constexpr double kPenalty = 1e3;
+// What the program does in the time that a play takes for a pass: 5 and 50 instructions each.
+constexpr int64_t kProductsOfPass = 10;
 // Share of a rank's memory that is none.
 constexpr double kFull = 1e-9;
 
@@ -156,11 +158,11 @@ double CutRelaxation::proved(const std::vector<double>& prices, bool ofMemoryAlo
   return sum > 0 ? bound / sum : bound > 0 ? kNoCut.count() : 0;
 }
 
-// A number in the program is counted as two passes of a play; with 88 chunks and 150 rows it took
-// as long as two to five.
 bool CutRelaxation::solveProgram(int64_t& passes) {
-  passes -= 2 * static_cast<int64_t>(numChunks_ * (1 + rows_.size()));
-  return program_.solve();
+  const int64_t before = program_.numProducts();
+  const bool isSolved = program_.solve();
+  passes -= (program_.numProducts() - before) / kProductsOfPass;
+  return isSolved;
 }
 
 std::vector<double> CutRelaxation::solution() const {

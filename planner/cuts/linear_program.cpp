@@ -133,6 +133,7 @@ void LinearProgram::pivot(size_t r, size_t k) {
   for (size_t i = 0; i < basic_.size(); ++i)
     if (i != r) substitute(rowAt(i));
   substitute(reduced_.data());
+  numProducts_ += static_cast<int64_t>(dictionary_.size());
   std::swap(basic_[r], nonbasic_[k]);
   places_[basic_[r]] = {true, r};
   places_[nonbasic_[k]] = {false, k};

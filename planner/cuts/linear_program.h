@@ -1,6 +1,7 @@
 // Linear programs of some hundred columns and rows that grow row by row. Internal to planner/.
 #pragma once
 #include <cstddef>
+#include <cstdint>
 #include <utility>
 #include <vector>
 
@@ -30,6 +31,9 @@ class LinearProgram {
   // After solve(): of columns; and what a row costs, per unit of its `least`, never less than 0.
   std::vector<double> values() const;
   std::vector<double> prices() const;
+
+  // So far, of all pivots.
+  int64_t numProducts() const { return numProducts_; }
 
  private:
   struct Row {
@@ -62,6 +66,7 @@ class LinearProgram {
   std::vector<double> reduced_;     // the costs' row
   std::vector<size_t> basic_, nonbasic_;
   std::vector<Place> places_;
+  int64_t numProducts_ = 0;
 };
 
 }  // namespace trireme::planner
