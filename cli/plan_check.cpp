@@ -63,7 +63,7 @@ Result<int> runCheck(const CheckOptions& options) {
   TRIREME_ASSIGN_OR_RETURN(const codegen::Imported file,
                            codegen::readPlan(text, options.plan, model, options.launch));
   for (const std::string& note : notesOf(file, options.plan)) tell("note: {}\n", note);
-  const plan::Plan& plan = file.plan;
+  const plan::Plan plan = planner::asLaunched(file.plan, file.ranksPerHost, cluster);
   TRIREME_ASSIGN_OR_RETURN(
       planner::Query query,
       planner::pricingQuery(plan, options.plan, model, std::move(cluster), options.stack));

@@ -6,7 +6,9 @@
 #include <numeric>
 #include <utility>
 
+#include "cost_models/blocks.h"
 #include "ir/base/status.h"
+#include "ir/plan/choices.h"
 #include "ir/plan/sharding.h"
 
 namespace trireme::cost {
@@ -28,6 +30,30 @@ int64_t membersInside(const GroupDim& dim, int64_t devices) {
 
 int64_t membersInside(const GroupShape& shape, int64_t devices) {
   return membersInside(shape.inner, devices) * membersInside(shape.outer, devices);
+}
+
+// The same of blocks that are unlike: in that with the fewest, of those that have members of a
+// group. Blocks end at multiples of unlike.unit.
+int64_t leastInside(const GroupDim& dim, const UnlikeBlocks& unlike) {
+  const int64_t extent = dim.size * dim.stride;
+  if (dim.size == 1 || unlike.unit % extent == 0) return dim.size;
+  if (unlike.unit % dim.stride != 0) return 0;
+  int64_t least = extent, end = 0;
+  for (int64_t i = 0; i < unlike.count; ++i) {
+    const int64_t block = i < unlike.numLarger ? unlike.most() : unlike.least, begin = end;
+    end += block;
+    // Of the group that the block begins within, and of that it ends within.
+    if (begin % extent != 0) least = std::min(least, std::min(extent - begin % extent, block));
+    if (end % extent != 0) least = std::min(least, std::min(end % extent, block));
+    if (block < extent) least = std::min(least, block);
+  }
+  return least / dim.stride;
+}
+
+int64_t leastInside(const GroupShape& shape, const UnlikeBlocks& unlike) {
+  const int64_t inner = leastInside(shape.inner, unlike), outer = leastInside(shape.outer, unlike);
+  const bool isWhole = inner == shape.inner.size || outer == shape.outer.size;
+  return isWhole ? inner * outer : 0;
 }
 
 // Whether any of the ranks [first, first + count) and the rank `distance` > 0 behind it are in
@@ -139,74 +165,15 @@ GroupShape groupShape(GroupKind kind, const plan::Plan& plan) {
 
 int64_t groupSize(const GroupShape& shape) { return shape.inner.size * shape.outer.size; }
 
-Ranks ranksOf(const plan::Plan& plan) { return {plan.numRanks(), plan.tp}; }
-
-namespace {
-
-// Whole hosts in each of more blocks than are needed: the most that divide the ranks and part none
-// that stay together. 0: there are none, or blocks would be less than half full.
-int64_t hostsInMoreBlocks(int64_t devices, int64_t inner, const Ranks& ranks,
-                          const spec::ClusterSpec& cluster) {
-  const int64_t host = cluster.devicesPerHost();
-  if (host == 0) return 0;
-  const int64_t unit = std::lcm(std::lcm(host, inner), ranks.together);
-  const int64_t mostBlocks = cluster.scalable ? ranks.all : cluster.numDevices / devices;
-  const int64_t most = std::min(devices, ranks.all);
-  for (int64_t held = most / unit * unit; held > 0 && 2 * held >= devices; held -= unit)
-    if (ranks.all % held == 0 && ranks.all / held <= mostBlocks) return held;
-  return 0;
+Ranks ranksOf(const plan::Plan& plan) {
+  return ranksOn(plan.devicesPerHost, plan.numRanks(), plan.tp);
 }
 
-// Divisions are most of what a group's tiers take, and every bound asks for them.
-bool isMultiple(int64_t a, int64_t of) { return of == 1 || a % of == 0; }
-
-// The blocks of one tier after the other, from the innermost on.
-class Blocks {
- public:
-  Blocks(const Ranks& ranks, const spec::ClusterSpec& cluster) : ranks_(ranks), cluster_(cluster) {}
-
-  int64_t next() {
-    const int64_t inner = block_;
-    const bool isLast = tier_ + 1 == cluster_.tiers.size();
-    const int64_t whole = devicesOf(tier_++);
-    int64_t devices = whole;
-    // Of blocks inside that are partly empty there are no more than of full ones.
-    if (!isLast && inner != devicesBefore_)
-      devices = std::max(devices / devicesBefore_ * inner, int64_t{1});
-    devicesBefore_ = whole;
-    const int64_t blocks = (ranks_.all + devices - 1) / devices;
-    const int64_t even = ranks_.all / blocks;
-    const bool isEven = ranks_.all == even * blocks && isMultiple(even, inner);
-    const bool keeps = blocks == 1 || isMultiple(even, ranks_.together);
-    block_ = isEven && keeps ? even : 0;
-    if (block_ == 0 && !isLast) block_ = hostsInMoreBlocks(devices, inner, ranks_, cluster_);
-    if (block_ == 0) block_ = devices;
-    if (!isMultiple(block_, inner)) block_ = devices / inner * inner;
-    return block_;
-  }
-
- private:
-  // Of a block of the tier. Parts of a host, bridged pairs say, that the ranks of every host do not
-  // fill are as if they were smaller: five on each have no pairs that begin with every host.
-  int64_t devicesOf(size_t tier) const {
-    const int64_t devices = cluster_.tiers[tier].devices;
-    if (!isPartOfHost(tier, cluster_)) return devices;
-    int64_t around = 0;  // the same for all parts, so that they nest
-    for (size_t i = tier + 1; i < cluster_.tiers.size(); ++i)
-      if (cluster_.tiers[i].devices <= cluster_.hostDevices) around = cluster_.tiers[i].devices;
-    if (ranks_.all <= around) return devices;
-    const int64_t blocks = (ranks_.all + around - 1) / around, even = ranks_.all / blocks;
-    const bool isEven = ranks_.all == even * blocks && isMultiple(even, ranks_.together);
-    return isEven ? std::gcd(devices, even) : devices;
-  }
-
-  const Ranks& ranks_;
-  const spec::ClusterSpec& cluster_;
-  size_t tier_ = 0;
-  int64_t block_ = 1, devicesBefore_ = 1;
-};
-
-}  // namespace
+Ranks ranksOn(int64_t devicesPerHost, int64_t ranks, int64_t tp) {
+  const auto alike =
+      devicesPerHost > 0 ? plan::ranksPerHost(ranks, tp, devicesPerHost) : std::optional<int64_t>();
+  return {ranks, tp, alike.value_or(0)};
+}
 
 int64_t blockOf(size_t tier, const Ranks& ranks, const spec::ClusterSpec& cluster) {
   Blocks blocks(ranks, cluster);
@@ -216,13 +183,17 @@ int64_t blockOf(size_t tier, const Ranks& ranks, const spec::ClusterSpec& cluste
 
 std::string partlyFilled(const plan::Plan& plan, const spec::ClusterSpec& cluster) {
   const Ranks ranks = ranksOf(plan);
+  Blocks blocks(ranks, cluster);
   for (size_t i = 0; i + 1 < cluster.tiers.size(); ++i) {
     const spec::LinkTier& tier = cluster.tiers[i];
-    const int64_t block = blockOf(i, ranks, cluster);
+    const int64_t block = blocks.next();
     if (block == 1 && isPartOfHost(i, cluster)) continue;
-    if (block < tier.devices && block < ranks.all)
-      return fmt::format("{} ranks in each of {} blocks of {} ({} devices)", block,
-                         ranks.all / block, tier.name, tier.devices);
+    if (block >= tier.devices || block >= ranks.all) continue;
+    const bool isEven = !blocks.unlike();
+    return fmt::format(
+        "{} ranks in each of {} blocks of {} ({} devices)",
+        isEven ? fmt::format("{}", block) : fmt::format("{} or {}", block, blocks.unlike()->most()),
+        isEven ? ranks.all / block : blocks.unlike()->count, tier.name, tier.devices);
   }
   return "";
 }
@@ -249,6 +220,7 @@ class LevelsOf {
   struct Joined {
     int64_t size = 1;
     size_t tier = 0, firstInside = 0;
+    bool isUneven = false;  // some blocks have more members, and the last may have fewer blocks
   };
   // Requires that it is not done.
   Joined next() {
@@ -257,16 +229,26 @@ class LevelsOf {
     for (; tier_ < cluster_.tiers.size(); ++tier_) {
       const bool last = tier_ + 1 == cluster_.tiers.size();
       const int64_t block = blocks_.next();
-      const int64_t inside = last || ranks_.all <= block ? size_ : membersInside(shape_, block);
+      const bool hasAll = last || ranks_.all <= block;
+      const int64_t inside = hasAll ? size_ : insideOf(block);
       if (inside == 0) firstInside = std::min(firstInside, tier_);
-      if (inside <= joined_ || inside % joined_ != 0) continue;
+      if (inside <= joined_ || (!hasAll && inside % joined_ != 0)) continue;
       const size_t tier = tier_++;
-      return {inside / std::exchange(joined_, inside), tier, std::clamp(firstInside, first, tier)};
+      isUneven_ = isUneven_ || (!hasAll && size_ % inside != 0);
+      const int64_t below = std::exchange(joined_, inside);
+      return {(inside + below - 1) / below, tier, std::clamp(firstInside, first, tier), isUneven_};
     }
     TRIREME_CHECK(false);
   }
 
  private:
+  // Members that every block has; where blocks are unlike, at least.
+  int64_t insideOf(int64_t block) const {
+    if (!blocks_.unlike()) return membersInside(shape_, block);
+    const int64_t inside = leastInside(shape_, *blocks_.unlike());
+    return inside == size_ ? inside : inside / joined_ * joined_;
+  }
+
   const GroupShape& shape_;
   const Ranks& ranks_;
   const spec::ClusterSpec& cluster_;
@@ -274,6 +256,7 @@ class LevelsOf {
   const int64_t size_;
   int64_t joined_ = 1;
   size_t tier_ = 0;
+  bool isUneven_ = false;
 };
 
 }  // namespace
@@ -286,8 +269,9 @@ Levels levelsOf(const GroupShape& shape, const Ranks& ranks, const spec::Cluster
   const bool isRun =
       shape.inner.stride == 1 && (shape.outer.size == 1 || shape.outer.stride == shape.inner.size);
   while (!group.isDone()) {
-    const auto [size, tier, firstInside] = group.next();
-    const Level::Lie lie = tier == 0 || isRun    ? Level::Lie::kInOrder
+    const auto [size, tier, firstInside, isUneven] = group.next();
+    const Level::Lie lie = isUneven              ? Level::Lie::kUneven
+                           : tier == 0 || isRun  ? Level::Lie::kInOrder
                            : firstInside == tier ? Level::Lie::kEven
                                                  : Level::Lie::kUneven;
     Level level{size, linkOf(cluster.tiers[tier]), &cluster.tiers[tier], lie};

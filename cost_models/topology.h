@@ -18,7 +18,8 @@ struct Link {
 };
 
 // One level of a group: `size` equal blocks of the level below, joined by `link`. The product of
-// the sizes over all levels is the size of the group; a group of one has no level.
+// the sizes over all levels is the size of the group (but see levelsOf); a group of one has no
+// level.
 struct Level {
   int64_t size = 1;
   Link link;
@@ -42,25 +43,31 @@ struct GroupShape {
 GroupShape groupShape(program::GroupKind kind, const plan::Plan& plan);
 int64_t groupSize(const GroupShape& shape);
 
-// All ranks that run at once, and how many neighbours stay together in a block: those of a
-// tensor-parallel group.
+// All ranks that run at once, how many neighbours stay together in a block: those of a
+// tensor-parallel group; and how many every host has, where launchers start as many on each, 0:
+// hosts are not alike, or it is not known.
 struct Ranks {
-  int64_t all = 1, together = 1;
+  int64_t all = 1, together = 1, perHost = 0;
 };
 Ranks ranksOf(const plan::Plan& plan);
+// On hosts of which the ranks go to so many devices (plan::Plan::devicesPerHost).
+Ranks ranksOn(int64_t devicesPerHost, int64_t ranks, int64_t tp);
 
 // Whether blocks of the tier are parts of a host, of clusters that say how large hosts are.
 bool isPartOfHost(size_t tier, const spec::ClusterSpec& cluster);
 
-// Ranks in a block of the tier: as many as it has devices or, where that leaves a block partly
-// empty, the same in each of the blocks that are needed, if inner blocks and `together` divide it,
-// else as many whole hosts in each of some more blocks, at least half full, if that many can be
-// had. Parts of hosts (bridged pairs, where
-// the cluster has hostDevices) that the ranks of a host do not fill are smaller.
+// Ranks in a block of the tier: as many as it has devices, or as ranks.perHost says of its hosts.
+// Where that leaves a block partly empty, the same in each of the blocks that are needed, if hosts,
+// inner blocks and `together` divide it, else as many whole hosts in each of some more blocks, at
+// least half full, if that many can be had, else whole hosts, a host more in some blocks: then in
+// the smallest. Parts of hosts (bridged pairs, where the cluster has hostDevices) that the ranks of
+// a host do not fill are smaller.
 //
 //   a rack of 72,  64 ranks: 64      128 ranks: 64 in each of two      150 ranks: 50 in each of 3
 //   with hosts of 4, 1,024 ranks: 64 in each of 16, of which 15 would have held them
+//                      148 ranks: 48 in two, 52 in one
 //   nodes of 8, 12 ranks by 2: 6 in each of two;  by 4: 8 and 4
+//               20 ranks, 5 on every host: 5 in each of four;  else 8, 8 and 4
 //   pairs in nodes of 8, 10 ranks: 1 (5 in each node);  12 ranks: 2
 int64_t blockOf(size_t tier, const Ranks& ranks, const spec::ClusterSpec& cluster);
 
@@ -71,13 +78,16 @@ std::string partlyFilled(const plan::Plan& plan, const spec::ClusterSpec& cluste
 // How a group lies over the tiers. A tier counts where one of its blocks has all ranks or where the
 // members fill its blocks evenly; otherwise the group is joined by the next tier, as if that tier's
 // links were not there but for neighbours within a block, whose links are those of the level where
-// they are slower (an upper bound of the time). All groups of a kind communicate at once and
+// they are slower (an upper bound of the time). Of blocks with a host more or less the tier counts
+// with the members that a block has at least, whose ports carry what the group sends out of it; the
+// product of sizes is no less than the group then. All groups of a kind communicate at once and
 // each member uses its own device's link, which is what LinkTier::sustained() is.
 //
 //   tiers 8 and 64 devices,  2 of 8 ranks at stride 6: one block of 8      -> levels 2
 //   tiers 8 and 64 devices, 16 ranks at stride 4: 2 members per block of 8 -> levels 2, 8
 //   tiers 8 and 64 devices,  6 ranks at stride 1: 6 does not fill 8        -> levels 6 of tier 64
 //                            (some of these groups straddle two blocks)
+//   racks of 72, hosts of 4, 148 ranks: 48 in a rack at least             -> levels 48, 4
 Levels levelsOf(const GroupShape& shape, const Ranks& ranks, const spec::ClusterSpec& cluster);
 // The tier of the innermost level. Requires more than one member.
 const spec::LinkTier& innermostTierOf(const GroupShape& shape, const Ranks& ranks,

@@ -316,7 +316,7 @@ Result<Answer> answerCheck(const CheckRequest& request, const Stop& stop) {
   Answer answer;
   TRIREME_ASSIGN_OR_RETURN(const codegen::Imported imported,
                            codegen::readPlan(text, request.file, model, request.launch));
-  const plan::Plan& plan = imported.plan;
+  const plan::Plan plan = planner::asLaunched(imported.plan, imported.ranksPerHost, cluster);
   answer.notes = notesOf(imported, request.file);
   TRIREME_ASSIGN_OR_RETURN(planner::Query query, planner::pricingQuery(plan, request.file, model,
                                                                        cluster, request.stack));

@@ -58,8 +58,8 @@ struct Plan {
   bool overlapReductions = false;
   RankOrder rankOrder = RankOrder::kTpCpDpPp;
   // Of a host of the cluster that it was made for, which whoever launches it has to know, or as
-  // many of those as it uses where that is the same part of every host; 0: not said. Changes no
-  // number.
+  // many of those as it uses where that is the same part of every host; 0: not said. Where ranks
+  // then are alike on all hosts (ranksPerHost in choices.h), that is how they are priced.
   int64_t devicesPerHost = 0;
   int64_t vocabMultiple = 128;  // the vocabulary is padded to a multiple of vocabMultiple * tp
   // layers[stage][chunk]: virtual stage chunk * pp + stage. In virtual-stage order the ranges

@@ -100,40 +100,37 @@ std::string otherStackNote(const plan::Plan& plan, const std::string& file,
 
 namespace {
 
-// As searches place them for launchers.
-int64_t usualPerHost(const plan::Plan& plan, int64_t host) {
-  const int64_t ranks = plan.numRanks();
-  const int64_t part = plan::alikeOfHost(ranks, plan.tp, host, ranks * host).value_or(host);
-  return plan::ranksPerHost(ranks, plan.tp, part).value_or(host);
-}
-
 std::string counted(int64_t count, const char* what) {
   return fmt::format("{} {}{}", count, what, count == 1 ? "" : "s");
 }
 
 }  // namespace
 
+plan::Plan asLaunched(plan::Plan plan, int64_t launched, const spec::ClusterSpec& cluster) {
+  const int64_t host = cluster.devicesPerHost();
+  if (plan.devicesPerHost > 0 || launched == 0 || launched > host ||
+      plan::ranksPerHost(plan.numRanks(), plan.tp, host) == launched)
+    return plan;
+  plan.devicesPerHost = launched;
+  return plan;
+}
+
 std::string otherHostsNote(const plan::Plan& plan, const std::string& file, int64_t launched,
                            const spec::ClusterSpec& cluster) {
   const int64_t host = cluster.devicesPerHost(), ranks = plan.numRanks();
-  if (host == 0 || launched == 0 || usualPerHost(plan, host) == launched) return "";
+  if (host == 0 || launched <= host) return "";
   const int64_t hosts = (ranks + launched - 1) / launched, block = cluster.tiers.front().devices;
   const int64_t ofPrice = (ranks + host - 1) / host;
-  const bool hasBlocks = host < block;  // of several hosts
-  const bool isInBlock = hasBlocks && ofPrice * host <= block;
-  if (launched < host && hasBlocks && hosts * host <= block) return "";
-  if (launched > host && isInBlock && hosts == 1) return "";
-  std::string why =
-      fmt::format("groups that lie across hosts here may lie within one of {} there", launched);
-  if (launched < host)
-    why = fmt::format("groups that lie within a host of {} here lie across hosts there", host);
-  else if (isInBlock)
-    why = fmt::format("all lie within a block of {} here", block);
+  const bool isInBlock = host < block && ofPrice * host <= block;
+  if (isInBlock && hosts == 1) return "";
   return fmt::format(
       "{}: launches {} on {}{}; priced are all {} on {} of {} devices, those of cluster '{}': {}, "
       "and its step takes another time",
       file, counted(launched, "rank"), hosts > 1 ? "each of " : "", counted(hosts, "host"), ranks,
-      counted(ofPrice, "host"), host, cluster.name, why);
+      counted(ofPrice, "host"), host, cluster.name,
+      isInBlock ? fmt::format("all lie within a block of {} here", block)
+                : fmt::format("groups that lie across hosts here may lie within one of {} there",
+                              launched));
 }
 
 std::string overlapNote(const plan::Plan& plan, const std::string& file,
@@ -157,7 +154,7 @@ Result<PlanCheck> checkPlan(const plan::Plan& plan, const Query& query,
   const CostFunctions costs = modelCosts(query);
   PlanCheck check;
   check.plan = placed;
-  TRIREME_ASSIGN_OR_RETURN(check.estimate, costs.estimate(plan));
+  TRIREME_ASSIGN_OR_RETURN(check.estimate, costs.estimate(placed));
   TRIREME_ASSIGN_OR_RETURN(check.explanation, explain(query, placed, check.estimate, costs));
   TRIREME_ASSIGN_OR_RETURN(const std::vector<Alternative> changes,
                            singleChanges(query, placed, check.estimate, costs, Reach::kAny));
@@ -165,8 +162,9 @@ Result<PlanCheck> checkPlan(const plan::Plan& plan, const Query& query,
   Result<PlanResult> optimum = searchPlan(query, costs, progress);
   if (optimum.has_value()) {
     check.optimum = *std::move(optimum);
-    // The plan is the optimum whatever it says of hosts.
-    check.optimum->plan.devicesPerHost = placed.devicesPerHost;
+    plan::Plan& best = check.optimum->plan;  // the plan, whatever it says of hosts that it fills
+    if (plan::ranksPerHost(best) == plan::ranksPerHost(placed))
+      best.devicesPerHost = placed.devicesPerHost;
   } else if (optimum.error().code() == StatusCode::kInfeasible) {
     check.noOptimum = optimum.error().message();
   } else {

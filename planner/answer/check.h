@@ -53,10 +53,11 @@ plan::Plan onHostsOf(const spec::ClusterSpec& cluster, plan::Plan plan);
 std::string otherStackNote(const plan::Plan& plan, const std::string& file,
                            const spec::StackProfile& stack);
 
-// Plans are priced on the hosts of the cluster, whoever launches them. Of a plan from `file` whose
-// launcher starts `launched` ranks on every host (0: it is not said): what that is instead of what
-// is priced. Empty if it is the same, if searches place the ranks so, or if all of its hosts are in
-// one block of the innermost tier, whose links join any two devices alike.
+// A plan whose launcher starts `launched` ranks on every host (0: it is not said), to be priced so
+// on the cluster's hosts, if they have as many devices.
+plan::Plan asLaunched(plan::Plan plan, int64_t launched, const spec::ClusterSpec& cluster);
+// Of a plan from `file` with more ranks on a host than the cluster's have: what is priced instead.
+// Empty if that is the same, as all are in one block of the innermost tier.
 std::string otherHostsNote(const plan::Plan& plan, const std::string& file, int64_t launched,
                            const spec::ClusterSpec& cluster);
 

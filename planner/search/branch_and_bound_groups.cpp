@@ -63,8 +63,7 @@ Status BranchAndBound::openFewer(const Group& shape, int64_t gpus) {
       if (!scope_.isAnswer && isUseless(group)) continue;
       Node node{groupBound(query_, group, least), NodeKind::kGroup, group, nullptr, nullptr};
       if (!isSlow(node.bound) && !query_.stack.ownPrograms) {
-        SharedBlocks& blocks =
-            known[innerBlocks(query_, {group.tp * group.cp * group.pp * group.dp, group.tp})];
+        SharedBlocks& blocks = known[innerBlocks(query_, ranksOf(query_, group))];
         if (blocks == nullptr) {
           TRIREME_ASSIGN_OR_RETURN(blocks, costs_.blocks(planOf(query_, group)));
         }

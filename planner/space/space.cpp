@@ -7,7 +7,6 @@
 #include <numeric>
 #include <tuple>
 
-#include "cost_models/topology.h"
 #include "ir/plan/choices.h"
 
 namespace trireme::planner {
@@ -121,6 +120,14 @@ int64_t hostOf(const Query& query, const Group& group) {
   const int64_t ranks = group.tp * group.pp * group.cp * group.dp;
   return plan::alikeOfHost(ranks, group.tp, whole, devices).value_or(whole);
 }
+
+}  // namespace
+
+cost::Ranks ranksOf(const Query& query, const Group& group) {
+  return cost::ranksOn(hostOf(query, group), group.tp * group.pp * group.cp * group.dp, group.tp);
+}
+
+namespace {
 
 // `degrees` has tp, pp, cp and dp; the rest is what the groups differ in.
 void addGroups(const Query& query, const Group& degrees, const std::vector<int64_t>& microbatches,

@@ -5,6 +5,7 @@
 #include <optional>
 #include <vector>
 
+#include "cost_models/topology.h"
 #include "planner/query.h"
 
 namespace trireme::planner {
@@ -72,6 +73,8 @@ std::vector<plan::RankOrder> rankOrdersOf(const Query& query, const Group& group
 // what the stack's estimate says: where messages between stages take a faster link for it, or where
 // links inside are the slow ones, which replicas then leave.
 bool mayBeFasterInside(const Query& query, const plan::Plan& degrees);
+// As plans of the group lie on hosts.
+cost::Ranks ranksOf(const Query& query, const Group& group);
 // Those that pins and the stack leave, worthwhile or not.
 std::vector<plan::RankOrder> allowedOrders(const Query& query, const Group& group);
 

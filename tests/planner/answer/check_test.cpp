@@ -247,12 +247,8 @@ TEST(OtherHosts, AreNotedWhereTheirLinksAreOthers) {
   const auto note = [&](int64_t launched) {
     return otherHostsNote(plan, "run.sh", launched, cluster);
   };
-  EXPECT_EQ(note(0), "");
-  EXPECT_EQ(note(4), "");
-  EXPECT_EQ(note(2), "");  // four hosts, one block
-  EXPECT_THAT(note(1), HasSubstr("run.sh: launches 1 rank on each of 8 hosts; priced are all 8 on "
-                                 "2 hosts of 4 devices"));
-  EXPECT_EQ(note(8), "");  // one block, or one host
+  for (const int64_t fewer : {0, 1, 2, 4}) EXPECT_EQ(note(fewer), "");  // are priced
+  EXPECT_EQ(note(8), "");                                               // one block, or one host
   plan.dpReplicate = 16;
   EXPECT_THAT(note(8),
               HasSubstr("launches 8 ranks on each of 2 hosts; priced are all 16 on 4 hosts "
@@ -263,8 +259,25 @@ TEST(OtherHosts, AreNotedWhereTheirLinksAreOthers) {
   plan.dpReplicate = 8;
   cluster.hostDevices = 16;
   EXPECT_EQ(note(8), "");
-  EXPECT_THAT(note(4), HasSubstr("launches 4 ranks on each of 2 hosts; priced are all 8 on 1 host "
-                                 "of 16 devices"));
+}
+
+// Of searches' own places a plan says nothing, and what it says itself stands.
+TEST(AsLaunched, FewerRanksOnAHostThanItHasDevicesAreThePlans) {
+  const spec::ClusterSpec cluster = small::cluster(64, 8);
+  plan::Plan plan;
+  plan.dpReplicate = 20;
+  const auto hostOf = [&](int64_t launched) {
+    return asLaunched(plan, launched, cluster).devicesPerHost;
+  };
+  EXPECT_EQ(hostOf(0), 0);
+  EXPECT_EQ(hostOf(5), 5);
+  EXPECT_EQ(hostOf(4), 4);
+  EXPECT_EQ(hostOf(1), 1);
+  EXPECT_EQ(hostOf(10), 0);
+  plan.dpReplicate = 12;
+  EXPECT_EQ(hostOf(6), 0);  // which two hosts have anyway
+  plan.devicesPerHost = 8;
+  EXPECT_EQ(hostOf(4), 8);
 }
 
 TEST(OverlapNote, SaysWhatTheSwitchesAreWorth) {
