@@ -51,7 +51,9 @@ std::optional<std::string> noteOfStack(const std::string& stack, codegen::Framew
 
 Status checkAsked(const planner::Query& query, codegen::Framework framework) {
   std::vector<codegen::Misfit> misfits = misfitsOf(query.model, query.training, framework);
-  for (codegen::Misfit& misfit : misfitsOf(planner::pinnedChoices(query.pins), framework))
+  planner::Pins pins = query.pins;
+  if (!query.stack.ownPrograms) pins.overlapReductions.reset();  // is no choice (checkPins)
+  for (codegen::Misfit& misfit : misfitsOf(planner::pinnedChoices(pins), framework))
     misfits.push_back(std::move(misfit));
   if (!infoOf(framework).padsVocabulary && query.vocabMultiple != 1)
     misfits.push_back({fmt::format("--vocab-multiple {}", query.vocabMultiple), "1"});

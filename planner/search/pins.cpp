@@ -148,6 +148,14 @@ Status borderIsShardedOnce(const Pins& pins) {  // (P10)
       "sharded; nearest: scatter-gather off, or sequence parallel off");
 }
 
+Status overlapIsAChoice(const Query& query) {
+  if (!query.pins.overlapReductions || query.stack.ownPrograms) return {};
+  return infeasible(
+      fmt::format("overlapped reductions are a choice of Trireme's own programs: stack '{}' runs "
+                  "beside computation what its profile says; nearest: none pinned",
+                  query.stack.name));
+}
+
 Status ordersDiffer(const Pins& pins) {  // (P18)
   if (pins.rankOrder.value_or(plan::RankOrder::kTpCpDpPp) == plan::RankOrder::kTpCpDpPp ||
       (pins.pp != 1 && pins.dp != 1))
@@ -387,6 +395,7 @@ Status checkPins(const Query& query, int64_t devices) {
   TRIREME_RETURN_IF_ERROR(layersCoverTheModel(query));
   TRIREME_RETURN_IF_ERROR(borderIsShardedOnce(query.pins));
   TRIREME_RETURN_IF_ERROR(ordersDiffer(query.pins));
+  TRIREME_RETURN_IF_ERROR(overlapIsAChoice(query));
   TRIREME_RETURN_IF_ERROR(recomputedLayersExist(query));
   const plan::Plan least = leastPlan(query);
   Status status = query.stack.ownPrograms ? expand::checkBuildable(least) : Status();

@@ -32,6 +32,7 @@ class Relaxer {
       : query_(query), progress_(progress) {}
 
   void giveUpPins();
+  void giveUpOverlap();
   void giveUpLayers();
   void giveUpAllPins();
   void tryStacks(const std::vector<spec::StackProfile>& stacks);
@@ -123,6 +124,19 @@ class Relaxer {
   Status failure_;
 };
 
+// No choice of described stacks, whatever the value.
+void Relaxer::giveUpOverlap() {
+  if (query_.stack.ownPrograms)
+    return giveUp(
+        &Pins::overlapReductions, "overlap reductions",
+        [](const plan::Plan& p) { return p.overlapReductions; }, flagText);
+  if (!query_.pins.overlapReductions) return;
+  Query relaxed = query_;
+  relaxed.pins.overlapReductions.reset();
+  if (std::optional<CostedPlan> found = best(std::move(relaxed)))
+    add(ChangeKind::kPin, "overlap reductions not pinned", *std::move(found));
+}
+
 void Relaxer::giveUpPins() {
   using plan::Plan;
   if (hasPins()) tried_.emplace_back("each pinned choice and limit given up");
@@ -149,9 +163,7 @@ void Relaxer::giveUpPins() {
   giveUp(
       &Pins::scatterGather, "scatter-gather", [](const Plan& p) { return p.scatterGather; },
       flagText);
-  giveUp(
-      &Pins::overlapReductions, "overlap reductions",
-      [](const Plan& p) { return p.overlapReductions; }, flagText);
+  giveUpOverlap();
   giveUp(
       &Pins::rankOrder, "rank order", [](const Plan& p) { return p.rankOrder; },
       plan::rankOrderName);

@@ -451,9 +451,10 @@ TEST_F(WhatifCommand, WhatWouldGiveAPlanIsSaidAsByPlan) {
   };
   const Outcome planned = ask("plan", "8"), swept = ask("whatif", "8");
   expectRefusal(planned, 1,
-                {"error: stack 'megatron-core' has no overlapped reductions; nearest: off; would "
-                 "work, the cheapest first: ",
-                 "overlap reductions off (pinned: on): ", "stack trireme (now: megatron-core): "});
+                {"error: overlapped reductions are a choice of Trireme's own programs: stack "
+                 "'megatron-core' runs beside computation what its profile says; nearest: none "
+                 "pinned; would work, the cheapest first: ",
+                 "overlap reductions not pinned: ", "stack trireme (now: megatron-core): "});
   expectRefusal(swept, 1, {});
   EXPECT_EQ(swept.err, planned.err);
   expectRefusal(ask("whatif", "8,16"), 1,

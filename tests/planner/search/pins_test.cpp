@@ -353,8 +353,10 @@ TEST(Pins, RefusalNamesWhatTheStackHasNot) {
             "stack 'plain' has no state sharding parameters; nearest: state sharding gradients");
   EXPECT_EQ(messageOf({.sequenceParallel = true}),
             "stack 'plain' has no sequence parallel on; nearest: off");
-  EXPECT_EQ(messageOf({.overlapReductions = true}),
-            "stack 'plain' has no overlapped reductions; nearest: off");
+  for (const bool overlap : {true, false})
+    EXPECT_EQ(messageOf({.overlapReductions = overlap}),
+              "overlapped reductions are a choice of Trireme's own programs: stack 'plain' runs "
+              "beside computation what its profile says; nearest: none pinned");
   EXPECT_EQ(messageOf({.rankOrder = plan::RankOrder::kTpCpPpDp}),
             "stack 'plain' has no rank order tp-cp-pp-dp; nearest: tp-cp-dp-pp");
   query.stack.choices.push_back(spec::StackChoice::kRankOrder);
