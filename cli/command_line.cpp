@@ -7,6 +7,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cerrno>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -36,7 +37,15 @@ int fail(int exitCode, const std::string& message) {
   return exitCode;
 }
 
+// A pipe whose reader has seen enough ends the command quietly, unless whoever started it ignores
+// the signal to be told.
+bool endsQuietly(int code) {
+  struct sigaction action{};
+  return code == EPIPE && sigaction(SIGPIPE, nullptr, &action) == 0 && action.sa_handler != SIG_IGN;
+}
+
 int failToWrite(int code) {
+  if (endsQuietly(code)) return kExitClosedPipe;
   return fail(kExitFailure, fmt::format("cannot write the results: {}", std::strerror(code)));
 }
 
@@ -173,6 +182,10 @@ int runCommandLine(int argc, const char* const* argv) {
 }
 
 int endProcess(int exitCode) {
+  if (exitCode == kExitClosedPipe) {
+    std::signal(SIGPIPE, SIG_DFL);
+    std::raise(SIGPIPE);
+  }
   if (!runtime::cuda::anyGpuAbandoned()) return exitCode;
   std::fflush(nullptr);
   std::_Exit(exitCode);

@@ -103,8 +103,7 @@ Result<std::unique_ptr<runtime::TokenFiles>> openData(const program::Training& t
                     training.vocabSize, kByteValues)));
   if (readsBytes && training.vocabSize > kByteValues && !run.modelFlags.initFrom.empty() &&
       run.speaks())
-    fmt::print(
-        stderr,
+    tell(
         "note: a token is a byte of --data, and the weights of --init-from know {} tokens: if "
         "these are others, give an array of them with --tokens\n",
         training.vocabSize);
@@ -215,11 +214,9 @@ Status writeFiles(const RunOptions& options, RunReport& report, runtime::Session
   return writeRunReport(options.modelFlags, report, session.program(), events);
 }
 
-void print(const RunReport& report, const RunOptions& options) {
-  if (options.json)
-    fmt::print("{}\n", jsonReport(report).dump(2));
-  else
-    fmt::print("{}", options.summary ? longReport(report) : shortReport(report));
+std::string textOf(const RunReport& report, const RunOptions& options) {
+  if (options.json) return jsonReport(report).dump(2) + "\n";
+  return options.summary ? longReport(report) : shortReport(report);
 }
 
 // A checkpoint may be one that --resume reads or that --save keeps.
@@ -329,7 +326,13 @@ Status findBeginning(RunOptions& options) {
   return {};
 }
 
-Result<int> runRanks(RunOptions options) {
+struct Ended {
+  int exitCode = kExitOk;
+  std::string results = {};  // for stdout
+  Status written = {};  // of --trace and --report, without which there are results all the same
+};
+
+Result<Ended> runRanks(RunOptions options) {
   TRIREME_RETURN_IF_ERROR(findBeginning(options));
   TRIREME_RETURN_IF_ERROR(checkModelFlags(options.modelFlags));
   TRIREME_RETURN_IF_ERROR(checkPaths(options));
@@ -358,7 +361,7 @@ Result<int> runRanks(RunOptions options) {
     if (options.speaks())
       tell("note: nothing is left to do: {} has done {} steps, of {}\n", loop.resumed,
            session->numStepsDone(), loop.numSteps);
-    return kExitOk;
+    return Ended{};
   }
   if (!options.save.empty() && options.speaks())
     TRIREME_RETURN_IF_ERROR(checkSaveFolder(options.save, session->numStepsDone()));
@@ -370,9 +373,9 @@ Result<int> runRanks(RunOptions options) {
   TRIREME_ASSIGN_OR_RETURN(report.loop, train(*session, *data, metrics, loop));
   report.arenas = arenaBytes(session->program());
   report.memory = readProcessMemory();
-  if (options.speaks()) print(report, options);
-  TRIREME_RETURN_IF_ERROR(writeFiles(options, report, *session));
-  return report.loop.interrupted ? kExitInterrupted : kExitOk;
+  const Status written = writeFiles(options, report, *session);
+  return Ended{report.loop.interrupted ? kExitInterrupted : kExitOk,
+               options.speaks() ? textOf(report, options) : "", written};
 }
 
 // Who else there is, as the launcher says it. Null: nobody.
@@ -400,7 +403,7 @@ Status withRank(const Status& status, int32_t rank) {
   return status.message().find(name) == std::string::npos ? status.withContext(name) : status;
 }
 
-Result<int> runTraining(RunOptions options) {
+Result<Ended> runTogether(RunOptions options) {
   options.keepsTrace = !options.trace.empty();
   options.reports = !options.modelFlags.report.empty();
   options.traces = options.keepsTrace || options.reports;
@@ -415,11 +418,24 @@ Result<int> runTraining(RunOptions options) {
     options.modelFlags.cluster.clear();
     options.modelFlags.stack.clear();
   }
-  Result<int> code = runRanks(options);
-  const Status status = code.has_value() ? processes->finish() : code.error();
-  if (status.ok()) return code;
-  processes->fail(processes->rank(), withRank(status, processes->rank()));
-  return Error(withRank(status, processes->rank()));
+  Result<Ended> ended = runRanks(options);
+  Status status = ended.has_value() ? ended->written : ended.error();
+  const bool isDone = status.ok();
+  if (isDone) status = processes->finish();
+  if (status.ok()) return ended;
+  status = withRank(status, processes->rank());
+  processes->fail(processes->rank(), status);
+  if (isDone || !ended.has_value()) return Error(status);
+  ended->written = status;
+  return ended;
+}
+
+// Results come last: where nobody can take them, all else is done.
+Result<int> runTraining(RunOptions options) {
+  TRIREME_ASSIGN_OR_RETURN(const Ended ended, runTogether(std::move(options)));
+  fmt::print("{}", ended.results);
+  TRIREME_RETURN_IF_ERROR(ended.written);
+  return ended.exitCode;
 }
 
 Action addRun(CLI::App& app) {

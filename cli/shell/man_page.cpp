@@ -65,8 +65,7 @@ std::string manPage(const std::vector<CommandText>& commands) {
   }
   out +=
       ".SH EXIT STATUS\n0 done; 1 could not be done; 2 the command line makes no sense; 130 "
-      "stopped by "
-      "Ctrl\\-C.\n";
+      "stopped by Ctrl\\-C; 141 nobody has read the results.\n";
   return out;
 }
 
