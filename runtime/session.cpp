@@ -228,6 +228,20 @@ Result<StepResult> Session::step(DataSource& data) {
   return result;
 }
 
+Status Session::checkData(DataSource& data) {
+  std::vector<Status> checked(impl_->workers.size());
+  const int64_t step = impl_->progress.stepsDone;
+  impl_->threads.run([&](int32_t index) {
+    const auto i = static_cast<size_t>(index);
+    checked[i] = impl_->workers[i].executor->checkData(step, data);
+    if (!checked[i].ok())
+      checked[i] = checked[i].withContext(
+          fmt::format("step {}, rank {}", step + 1, impl_->firstRank + index));
+  });
+  for (const Status& status : checked) TRIREME_RETURN_IF_ERROR(status);
+  return {};
+}
+
 void Session::Impl::runRank(int32_t rank, DataSource& data) {
   Worker& worker = workerOf(rank);
   Status status = worker.executor->runStep(progress.stepsDone, data);

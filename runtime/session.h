@@ -100,6 +100,11 @@ class Session {
   // kInvalidArgument: the data source refused a sample.
   Result<StepResult> step(DataSource& data);
 
+  // Whether the samples that this process's ranks need for the next step can be formed: one that
+  // cannot would fail the step, which is final, while this changes nothing. For devices that have
+  // read them ahead no sample is read. kInvalidArgument: as step().
+  Status checkData(DataSource& data);
+
   // Steps done so far: the number of the next one.
   int64_t numStepsDone() const;
   // DataSource::identity() of the last step, also of a checkpoint's; empty: not known.

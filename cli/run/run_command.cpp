@@ -13,6 +13,7 @@
 #include "cli/command_line.h"
 #include "cli/commands.h"
 #include "cli/flags.h"
+#include "cli/output/progress.h"
 #include "cli/output/tell.h"
 #include "cli/paths.h"
 #include "cli/run/cache_folder.h"
@@ -22,6 +23,7 @@
 #include "cli/run/model_flags.h"
 #include "cli/run/report.h"
 #include "cli/write_file.h"
+#include "ir/base/format.h"
 #include "ir/program/bundle.h"
 #include "ir/program/checksum.h"
 #include "runtime/checkpoint/checkpoint.h"
@@ -107,7 +109,19 @@ Result<std::unique_ptr<runtime::TokenFiles>> openData(const program::Training& t
         "note: a token is a byte of --data, and the weights of --init-from know {} tokens: if "
         "these are others, give an array of them with --tokens\n",
         training.vocabSize);
+  if (run.processes != nullptr) {
+    options.part = run.processes->rank();
+    options.numParts = run.processes->numProcesses();
+  }
   allowManyFiles();
+  Progress progress;
+  if (run.speaks())
+    options.whileChecking = [&](int64_t done, int64_t all) {
+      const auto doneBytes = static_cast<double>(done), allBytes = static_cast<double>(all);
+      progress.update(doneBytes / allBytes,
+                      fmt::format("checking the tokens of --data, {} of {}",
+                                  formatBytes(Bytes(doneBytes)), formatBytes(Bytes(allBytes))));
+    };
   return runtime::TokenFiles::open(run.data, options);
 }
 

@@ -140,6 +140,7 @@ Result<LoopResult> train(runtime::Session& session, runtime::DataSource& data, M
   int64_t numSkipped = 0;  // in a row, with the least loss scale
   Status skipped;          // what was trained before is saved all the same
   Status written;          // of the metrics: a full disk there is no reason to lose the training
+  Status unreadable;       // nor are data that the next step cannot read
   while (session.numStepsDone() < options.numSteps && !result.interrupted && skipped.ok()) {
     if (!options.keepsTrace) session.takeTrace();
     const Result<StepResult> stepped = session.step(data);
@@ -163,13 +164,18 @@ Result<LoopResult> train(runtime::Session& session, runtime::DataSource& data, M
     if (saved)
       if (const Status now = save(session, options, result); !now.ok())
         return Error(andWhatIsSaved(written, now, ""));
-    TRIREME_ASSIGN_OR_RETURN(const bool stops,
-                             session.anyProcess(interrupt.requested() || !written.ok()));
+    if (done < options.numSteps) unreadable = session.checkData(data);
+    TRIREME_ASSIGN_OR_RETURN(
+        const bool stops,
+        session.anyProcess(interrupt.requested() || !written.ok() || !unreadable.ok()));
     result.interrupted = stops && done < options.numSteps;
   }
   Status last;
   if (!saved && !options.saveFolder.empty()) last = save(session, options, result);
-  TRIREME_RETURN_IF_ERROR(andWhatIsSaved(written, last, result.lastCheckpoint));
+  if (!unreadable.ok() && options.saveFolder.empty())
+    unreadable = withNewest(unreadable, result, options);
+  TRIREME_RETURN_IF_ERROR(
+      andWhatIsSaved(written.ok() ? unreadable : written, last, result.lastCheckpoint));
   if (!skipped.ok()) return Error(withNewest(skipped, result, options));
   TRIREME_RETURN_IF_ERROR(checkTrained(result, session.program().training));
   return result;

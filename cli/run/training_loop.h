@@ -32,7 +32,8 @@ struct LoopResult {
 
 // Runs `session` on `data`; each step goes to `metrics` when it is done. Stops after a complete
 // step and saves a checkpoint however it stops, but for a failure of the training. Errors: those of
-// MetricsFile::write, which says what was saved, Session::step and Session::saveCheckpoint;
+// MetricsFile::write and, before the step that they would fail, of `data`, which say what was
+// saved; Session::step and Session::saveCheckpoint;
 // kInvalidArgument also if loss or gradient are not finite any more: nothing is saved then, and the
 // newest checkpoint is named.
 Result<LoopResult> train(runtime::Session& session, runtime::DataSource& data, MetricsFile& metrics,

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <cmath>
 #include <cstring>
 
 #include "ir/base/hash.h"
@@ -149,21 +150,50 @@ Status TokenFiles::refuse(int64_t position, int64_t token) const {
 }
 
 // Of types in which a token may be outside of the vocabulary.
+bool TokenFiles::mayHoldOthers(const File& file) const {
+  if (file.type == TokenType::kU8) return options_.vocabSize < 1 << 8;
+  return file.type != TokenType::kU16 || options_.vocabSize < 1 << 16;
+}
+
 Status TokenFiles::checkTokens() const {
-  std::array<int64_t, kBlock> block;
-  const int64_t vocabSize = options_.vocabSize;
+  double all = 0;
+  for (const File& file : files_)
+    if (mayHoldOthers(file)) all += static_cast<double>(file.size * tokenBytes(file.type));
+  const double checked = static_cast<double>(options_.checkedBytes) * options_.numParts;
+  const double share = std::min(1.0, checked / all);
+  int64_t done = 0;
+  const auto count = [&](int64_t bytes) {
+    done += bytes;
+    if (options_.whileChecking)
+      options_.whileChecking(done, static_cast<int64_t>(all * share / options_.numParts));
+  };
   for (const File& file : files_) {
-    const bool isByte = file.type == TokenType::kU8;
-    if (isByte ? vocabSize >= 1 << 8 : file.type == TokenType::kU16 && vocabSize >= 1 << 16)
-      continue;
-    const int64_t size = isByte ? file.size : std::min(file.size, options_.numChecked);
-    for (int64_t at = 0; at < size; at += kBlock) {
-      const int64_t n = std::min(kBlock, size - at), begin = file.begin + at;
-      TRIREME_RETURN_IF_ERROR(read(begin, n, block.data()));
-      for (int64_t i = 0; i < n; ++i)
-        if (const int64_t token = block[static_cast<size_t>(i)]; token < 0 || token >= vocabSize)
-          return refuse(begin + i, token);
-    }
+    if (!mayHoldOthers(file)) continue;
+    const auto size = static_cast<int64_t>(std::ceil(static_cast<double>(file.size) * share));
+    const int64_t parts = options_.numParts;
+    const auto startOf = [&](int64_t part) {
+      return size / parts * part + size % parts * part / parts;
+    };
+    TRIREME_RETURN_IF_ERROR(
+        checkTokens(file, startOf(options_.part), startOf(options_.part + 1), count));
+  }
+  return {};
+}
+
+Status TokenFiles::checkTokens(const File& file, int64_t begin, int64_t end,
+                               const std::function<void(int64_t)>& done) const {
+  constexpr int64_t kCheckedBlock = 1 << 16;  // bytes: within the cache
+  const int64_t bytes = tokenBytes(file.type), block = kCheckedBlock / bytes;
+  std::vector<char> raw(kCheckedBlock);
+  for (int64_t at = begin; at < end; at += block) {
+    const int64_t n = std::min(block, end - at);
+    TRIREME_RETURN_IF_ERROR(readBytes(file.path, file.fd, at * bytes, n * bytes, raw.data()));
+    done(n * bytes);
+    if (tokensAreWithin(file.type, raw.data(), n, options_.vocabSize)) continue;
+    for (int64_t i = 0; i < n; ++i)
+      if (const int64_t token = loadToken(file.type, raw.data(), i);
+          token < 0 || token >= options_.vocabSize)
+        return refuse(file.begin + at + i, token);
   }
   return {};
 }

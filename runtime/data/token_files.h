@@ -2,6 +2,7 @@
 // Megatron-LM datasets.
 #pragma once
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -19,9 +20,15 @@ struct TokenFilesOptions {
   int64_t sequenceLength = 1;
   SampleOrder order = SampleOrder::kRandom;
   TokenType type = TokenType::kU8;  // of files that do not say it themselves
-  // Tokens of a file that are held against the vocabulary before training begins: half a second's
-  // work. All of a terabyte would be minutes; tokens behind these are checked when they are drawn.
-  int64_t numChecked = int64_t{1} << 26;
+  // Bytes that are held against the vocabulary before training begins: a second's work, or what the
+  // disk takes for it. Of more than that the same share of every file is, from its beginning; all
+  // of a terabyte would be minutes at every start. Tokens behind it are checked when they are
+  // drawn.
+  int64_t checkedBytes = int64_t{1} << 32;
+  // Of so many processes, each of which checks as many bytes, part of all.
+  int32_t part = 0, numParts = 1;
+  // Called meanwhile with the bytes that are done, and all that will be.
+  std::function<void(int64_t done, int64_t all)> whileChecking;
 };
 
 class TokenFiles final : public DataSource {
@@ -31,8 +38,7 @@ class TokenFiles final : public DataSource {
   // now; files must not shrink.
   // kInvalidArgument: no file, one that is missing, unreadable, not a regular file, empty or not a
   //   whole number of tokens; an index that does not fit its data; fewer than sequenceLength + 1
-  //   tokens; a token outside the vocabulary (says where): any byte of text, or one of the first
-  //   `numChecked` of a larger type.
+  //   tokens; a token outside the vocabulary (says where) among those that are checked.
   static Result<std::unique_ptr<TokenFiles>> open(const std::vector<std::string>& paths,
                                                   const TokenFilesOptions& options);
   ~TokenFiles() override;
@@ -67,6 +73,10 @@ class TokenFiles final : public DataSource {
   // Tokens [position, position + count); the range must lie within the whole.
   Status read(int64_t position, int64_t count, int64_t* tokens) const;
   Status checkTokens() const;
+  // Tokens [begin, end) of a file, in blocks; `done` is told the bytes of each.
+  Status checkTokens(const File& file, int64_t begin, int64_t end,
+                     const std::function<void(int64_t)>& done) const;
+  bool mayHoldOthers(const File& file) const;
   Result<std::string> identify() const;
   Status refuse(int64_t position, int64_t token) const;
 

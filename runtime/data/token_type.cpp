@@ -1,6 +1,9 @@
 #include "runtime/data/token_type.h"
 
+#include <algorithm>
 #include <cstring>
+#include <limits>
+#include <type_traits>
 
 namespace trireme::runtime {
 namespace {
@@ -13,6 +16,20 @@ int64_t load(const char* data, int64_t i) {
   T token;
   std::memcpy(&token, data + i * int64_t{sizeof(T)}, sizeof(T));
   return static_cast<int64_t>(token);
+}
+
+// As unsigned numbers negative ones are above all that are not.
+template <typename T>
+bool areWithin(const char* data, int64_t count, int64_t vocabSize) {
+  using Unsigned = std::make_unsigned_t<T>;
+  Unsigned most = 0;
+  for (int64_t i = 0; i < count; ++i) {
+    Unsigned token;
+    std::memcpy(&token, data + i * int64_t{sizeof(T)}, sizeof(T));
+    most = std::max(most, token);
+  }
+  return most <= static_cast<Unsigned>(std::numeric_limits<T>::max()) &&
+         static_cast<uint64_t>(most) < static_cast<uint64_t>(vocabSize);
 }
 
 }  // namespace
@@ -35,6 +52,22 @@ int64_t loadToken(TokenType type, const char* data, int64_t i) {
       break;
   }
   return load<int64_t>(data, i);
+}
+
+bool tokensAreWithin(TokenType type, const char* data, int64_t count, int64_t vocabSize) {
+  switch (type) {
+    case TokenType::kU8:
+      return areWithin<uint8_t>(data, count, vocabSize);
+    case TokenType::kU16:
+      return areWithin<uint16_t>(data, count, vocabSize);
+    case TokenType::kI16:
+      return areWithin<int16_t>(data, count, vocabSize);
+    case TokenType::kI32:
+      return areWithin<int32_t>(data, count, vocabSize);
+    case TokenType::kI64:
+      break;
+  }
+  return areWithin<int64_t>(data, count, vocabSize);
 }
 
 }  // namespace trireme::runtime

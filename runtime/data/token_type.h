@@ -11,5 +11,7 @@ std::string_view tokenTypeName(TokenType type);  // "uint8", "uint16", "int16", 
 int64_t tokenBytes(TokenType type);
 // Token i of little-endian `data`, which need not be aligned.
 int64_t loadToken(TokenType type, const char* data, int64_t i);
+// Whether all of the first `count` tokens are in [0, vocabSize); at the speed of memory.
+bool tokensAreWithin(TokenType type, const char* data, int64_t count, int64_t vocabSize);
 
 }  // namespace trireme::runtime

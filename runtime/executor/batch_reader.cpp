@@ -65,17 +65,32 @@ void BatchReader::readAhead() {
   if (!device_.isAsynchronous()) return;
   readStep_ = step_ + 1;
   readFrom_ = data_->instance();
+  readAhead_ = {};
   for (const Batch& batch : batches_) {
-    if (comm_.failed() || !read(batch, readStep_, batch.staged[turn_ ^ 1]).ok()) return;
+    if (comm_.failed()) return;
+    readAhead_ = read(batch, readStep_, batch.staged[turn_ ^ 1]);
+    if (!readAhead_.ok()) return;
     ++numRead_;
   }
 }
 
+Status BatchReader::check(int64_t step, DataSource& data) const {
+  if (readStep_ == step && readFrom_ == data.instance()) return readAhead_;
+  for (const Batch& batch : batches_)
+    for (int64_t i = 0; i < training_.microbatchSize; ++i)
+      TRIREME_RETURN_IF_ERROR(
+          data.sample(sampleOf(batch, step, i), training_.sequenceLength, 1, nullptr, nullptr));
+  return {};
+}
+
+uint64_t BatchReader::sampleOf(const Batch& batch, int64_t step, int64_t i) const {
+  return static_cast<uint64_t>(step * training_.globalBatchSize + batch.firstSample + i);
+}
+
 // Tokens are [s, b]: sample i of the microbatch is column i.
 Status BatchReader::read(const Batch& batch, int64_t step, const Columns& columns) {
-  const auto first = static_cast<uint64_t>(step * training_.globalBatchSize + batch.firstSample);
   for (int64_t i = 0; i < training_.microbatchSize; ++i)
-    TRIREME_RETURN_IF_ERROR(readSample(first + static_cast<uint64_t>(i), i, columns));
+    TRIREME_RETURN_IF_ERROR(readSample(sampleOf(batch, step, i), i, columns));
   return {};
 }
 

@@ -34,6 +34,9 @@ class BatchReader {
   // When all of the step has been asked for. Ends early if a rank has failed. Nothing to do for a
   // device that does everything at once.
   void readAhead();
+  // Whether the samples of the step can be formed. What was read ahead is known; other samples are
+  // asked for, and kept nowhere. Errors: as load().
+  Status check(int64_t step, DataSource& data) const;
 
  private:
   using Columns = std::array<int32_t*, 2>;  // tokens, labels; null: not wanted
@@ -45,6 +48,7 @@ class BatchReader {
   };
 
   Status takePlaces();
+  uint64_t sampleOf(const Batch& batch, int64_t step, int64_t i) const;
   Status read(const Batch& batch, int64_t step, const Columns& columns);
   Status readSample(uint64_t sample, int64_t column, const Columns& columns);
 
@@ -60,6 +64,7 @@ class BatchReader {
   // The first batches that have been read: of this step, and then of step_ + 1.
   size_t numRead_ = 0;
   int64_t readStep_ = -1;
+  Status readAhead_;       // what ended it
   uint64_t readFrom_ = 0;  // DataSource::instance()
 };
 

@@ -41,6 +41,9 @@ class Executor {
   // no instruction within the timeout; it is given up (RankDevice::abandon).
   Status runStep(int64_t step, DataSource& data);
 
+  // Whether the samples that the rank needs for the step can be formed; BatchReader::check().
+  Status checkData(int64_t step, DataSource& data) const { return batches_.check(step, data); }
+
   // Of the last step.
   const RankCounters& counters() const { return counters_; }
 

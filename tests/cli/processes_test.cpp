@@ -190,6 +190,44 @@ TEST_F(ProcessesCommand, OneThatIsKilledWithinAStepIsNamedByTheOthers) {
   }
 }
 
+// Each checks a part of the tokens: rank 1 the second half.
+TEST_F(ProcessesCommand, ATokenOutsideTheVocabularyIsFoundByOneBeforeTheFirstStep) {
+  std::string wide(2 * 20'000, '\0');
+  wide[2 * 15'000 + 1] = '\1';
+  data = write("tokens.u16", wide);
+  const auto all = startAll(bundle(1, 1, 2), 2, {"--steps", "1000000", "--tokens", "uint16"});
+  const std::vector<Outcome> outcomes = finish(all);
+  const std::string found = "data file " + data + ", token 15000: 256 is not in the vocabulary";
+  for (const Outcome& outcome : outcomes) {
+    EXPECT_EQ(outcome.exitCode, 1);
+    EXPECT_THAT(outcome.err, HasSubstr(found));
+  }
+  EXPECT_THAT(outcomes[0].err, HasSubstr("rank 1 failed: "));
+  EXPECT_THAT(outcomes[1].err, ::testing::StartsWith("error: rank 1: " + found));
+}
+
+// Steps of 128 bytes, of which those of a thousand steps later go away.
+TEST_F(ProcessesCommand, DataThatOneCannotReadAnyMoreStopAllWithACheckpoint) {
+  const std::string folder = bundle(1, 2, 2), metrics = path("m.jsonl");
+  data = write("long.txt", std::string(1 << 20, 'a'));
+  const auto all = startAll(folder, 4,
+                            {"--steps", "1000000", "--order", "sequential", "--metrics", metrics,
+                             "--save", path("saved")});
+  awaitStep(metrics);
+  fs::resize_file(data, static_cast<uintmax_t>(128 * (lossLines(metrics) + 1000)));
+  std::string said;
+  for (const Outcome& outcome : finish(all)) {
+    EXPECT_EQ(outcome.exitCode, 1) << outcome.err;
+    EXPECT_EQ(outcome.out, "");
+    said += outcome.err;
+  }
+  const auto steps = static_cast<int>(lossLines(metrics));
+  EXPECT_FALSE(checkpoint("saved", steps).empty()) << steps << said;
+  EXPECT_THAT(said, HasSubstr("data file " + data +
+                              ": shrunk while in use; the training up to "
+                              "here is saved: "));
+}
+
 TEST_F(ProcessesCommand, InterruptingOneStopsAllAfterTheSameStep) {
   const std::string folder = bundle(1, 2, 1);
   const auto all = startAll(

@@ -25,14 +25,14 @@ using ::testing::HasSubstr;
 
 class RunEnd : public CommandTest {};
 
-// Raises the signals when the samples of a step are read.
+// Raises the signals when the samples of a step are read to be trained on.
 class InterruptedData final : public runtime::DataSource {
  public:
   InterruptedData(runtime::DataSource& data, uint64_t sample, std::vector<int> signals)
       : data_(data), sample_(sample), signals_(std::move(signals)) {}
   Status sample(uint64_t index, int64_t length, int64_t stride, int32_t* tokens,
                 int32_t* labels) override {
-    if (index == sample_)
+    if (index == sample_ && tokens != nullptr)
       for (const int signal : signals_) raise(signal);
     return data_.sample(index, length, stride, tokens, labels);
   }
@@ -62,6 +62,36 @@ TEST_F(RunEnd, CtrlCInTheLastStepInterruptsNothing) {
     EXPECT_EQ(result->interrupted, sample == 8);
     EXPECT_EQ(result->steps.size(), sample == 8 ? 2u : 3u);
   }
+}
+
+// Batches of 8 samples of 16 tokens: token 300 is of the third step. A disk that fails or a file
+// that has shrunk is the same to the run.
+TEST_F(RunEnd, DataThatTheNextStepCannotReadEndTheRunWithACheckpoint) {
+  const std::string bundle = compile("tiny", {"--gpus", "1"}), saved = path("ckpt");
+  std::string wide(2 * 1000, '\0');
+  wide[2 * 300 + 1] = '\1';
+  const std::string file = write("tokens.u16", wide);
+  const std::string refusal =
+      "step 3, rank 0: data file " + file + ", token 300: 256 is not in the vocabulary of 256; ";
+  const auto errorOf = [&](const LoopOptions& options) {
+    auto session = runtime::Session::open(bundle, {});
+    EXPECT_TRUE(session.has_value()) << session.error().message();
+    const auto tokens =
+        runtime::TokenFiles::open({file}, {.sequenceLength = 16,
+                                           .order = runtime::SampleOrder::kSequential,
+                                           .type = runtime::TokenType::kU16,
+                                           .checkedBytes = 2 * 300});
+    EXPECT_TRUE(tokens.has_value()) << tokens.error().message();
+    auto metrics = MetricsFile::open("", std::nullopt);
+    const auto result = train(**session, **tokens, *metrics, options);
+    return result.has_value() ? "" : result.error().message();
+  };
+  EXPECT_EQ(errorOf({.numSteps = 2}), "");
+  EXPECT_EQ(errorOf({.numSteps = 9}), refusal + "there is no checkpoint of this run");
+  fs::create_directory(saved);
+  EXPECT_EQ(errorOf({.numSteps = 9, .saveFolder = saved}),
+            refusal + "the training up to here is saved: " + saved + "/step-00000002.safetensors");
+  EXPECT_TRUE(fs::exists(saved + "/step-00000002.safetensors"));
 }
 
 // Without an epsilon, which no training file may have, rows of padding have 0 / 0 as their step:

@@ -4,8 +4,10 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <filesystem>
 #include <fstream>
+#include <tuple>
 
 namespace trireme::runtime {
 namespace {
@@ -257,14 +259,83 @@ TEST_F(TokenFilesTest, ATokenOutsideTheVocabularyIsRefusedWhereItIs) {
     const std::string path = write("t", array<int32_t>({1, bad, 3}));
     const std::string message = "data file " + path + ", token 1: " + std::to_string(bad) +
                                 " is not in the vocabulary of 256";
-    options.numChecked = 2;
+    options.checkedBytes = 2 * 4;
     EXPECT_EQ(errorOf({path}, options), message);
-    options.numChecked = 1;
+    options.checkedBytes = 1 * 4;
     auto data = TokenFiles::open({path}, options);
     ASSERT_TRUE(data.has_value());
     std::vector<int32_t> tokens(2);
     EXPECT_EQ((*data)->sample(0, 2, 1, tokens.data(), nullptr).message(), message);
   }
+}
+
+// Of 8 + 16 tokens 12 are: the first 4 and the first 8. Text of a vocabulary that has all bytes is
+// left out.
+TEST_F(TokenFilesTest, OfMoreThanIsCheckedTheSameShareOfEveryFileIs) {
+  const auto fileWith = [&](size_t size, size_t bad) {
+    std::vector<int16_t> tokens(size, 7);
+    if (bad < size) tokens[bad] = -1;
+    return write("t" + std::to_string(size), array(tokens));
+  };
+  for (const auto& [first, second, isFound] : std::vector<std::tuple<size_t, size_t, bool>>{
+           {3, 16, true}, {4, 16, false}, {8, 7, true}, {8, 8, false}}) {
+    TokenFilesOptions options;
+    options.type = TokenType::kI16;
+    options.checkedBytes = 12 * 2;
+    int64_t done = 0, all = 0;
+    options.whileChecking = [&](int64_t now, int64_t of) { done = now, all = of; };
+    EXPECT_NE(TokenFiles::open({fileWith(8, first), fileWith(16, second)}, options).has_value(),
+              isFound);
+    EXPECT_EQ(all, 24);
+    if (!isFound) {
+      EXPECT_EQ(done, 24);
+    }
+  }
+  TokenFilesOptions bytes;
+  bytes.whileChecking = [](int64_t, int64_t) { ADD_FAILURE() << "every byte is a token"; };
+  EXPECT_TRUE(TokenFiles::open({write("text", "abc")}, bytes).has_value());
+}
+
+// Longer than the block that is read at a time, and of no multiple of the parts, which are all that
+// a process may check.
+TEST_F(TokenFilesTest, ProcessesCheckAPartEach) {
+  TokenFilesOptions options;
+  options.type = TokenType::kI32;
+  options.numParts = 3;
+  const size_t size = 100'001;
+  options.checkedBytes = 4 * (size / 3 + 1);
+  for (const size_t bad : {size_t{0}, size / 3 - 1, size / 3, 2 * size / 3, size - 1}) {
+    std::vector<int32_t> tokens(size, 255);
+    tokens[bad] = 256;
+    const std::string path = write("t", array(tokens));
+    std::vector<std::string> found;
+    for (options.part = 0; options.part < 3; ++options.part)
+      if (const auto opened = TokenFiles::open({path}, options); !opened.has_value())
+        found.push_back(opened.error().message());
+    EXPECT_EQ(found,
+              (std::vector<std::string>{"data file " + path + ", token " + std::to_string(bad) +
+                                        ": 256 is not in the vocabulary of 256"}));
+  }
+}
+
+TEST(TokenType, NegativeTokensAreNeverWithinAVocabulary) {
+  const auto isWithin = [](TokenType type, const std::string& data, int64_t vocabSize) {
+    return tokensAreWithin(type, data.data(), std::ssize(data) / tokenBytes(type), vocabSize);
+  };
+  const int64_t most = INT32_MAX;
+  EXPECT_TRUE(isWithin(TokenType::kU8, array<uint8_t>({0, 255}), 256));
+  EXPECT_FALSE(isWithin(TokenType::kU8, array<uint8_t>({255, 0}), 255));
+  EXPECT_TRUE(isWithin(TokenType::kU16, array<uint16_t>({0, 65535}), 65536));
+  EXPECT_FALSE(isWithin(TokenType::kU16, array<uint16_t>({65535, 0}), 65535));
+  EXPECT_TRUE(isWithin(TokenType::kI16, array<int16_t>({0, 32767}), most));
+  EXPECT_FALSE(isWithin(TokenType::kI16, array<int16_t>({-1, 0}), most));
+  EXPECT_FALSE(isWithin(TokenType::kI16, array<int16_t>({INT16_MIN, 0}), most));
+  EXPECT_TRUE(isWithin(TokenType::kI32, array<int32_t>({0, 69999}), 70000));
+  EXPECT_FALSE(isWithin(TokenType::kI32, array<int32_t>({70000, 0}), 70000));
+  EXPECT_FALSE(isWithin(TokenType::kI32, array<int32_t>({-1, 0}), most));
+  EXPECT_TRUE(isWithin(TokenType::kI64, array<int64_t>({0, 69999}), 70000));
+  EXPECT_FALSE(isWithin(TokenType::kI64, array<int64_t>({int64_t{1} << 32, 0}), 70000));
+  EXPECT_FALSE(isWithin(TokenType::kI64, array<int64_t>({INT64_MIN, 0}), 70000));
 }
 
 // In a vocabulary of 65536 every uint16 is a token, in one of 65535 all but the last.

@@ -122,6 +122,31 @@ TEST_F(GpuSteps, ASampleThatCannotBeReadFailsTheStepThatNeedsIt) {
   EXPECT_EQ(onGpu.error().message(), onHost.error().message());
 }
 
+// Asked before step 3: with the words of that step, and nothing has happened yet. What a GPU has
+// read ahead it does not read again.
+TEST_F(GpuSteps, WhetherTheNextStepHasItsSamplesIsKnownBefore) {
+  open();
+  auto host = Session::create(tinyBundle({.tp = 1, .dp = 1}), {.useReference = true});
+  ASSERT_TRUE(host.has_value());
+  for (Session* each : {session.get(), host->get()}) {
+    RecordingData data;
+    data.refused = 7;
+    EXPECT_TRUE(each->checkData(data).ok());
+    ASSERT_TRUE(each->step(data).has_value());
+    EXPECT_TRUE(each->checkData(data).ok());
+    ASSERT_TRUE(each->step(data).has_value());
+    data.takeReads();
+    const Status refusal = each->checkData(data);
+    EXPECT_EQ(data.takeReads().empty(), each == session.get());
+    EXPECT_EQ(refusal.code(), StatusCode::kInvalidArgument);
+    data.refused.reset();
+    const std::vector<NamedTensor> before = each->gatherParameters();
+    ASSERT_TRUE(each->step(data).has_value());
+    EXPECT_NE(each->gatherParameters()[0].values, before[0].values);
+    EXPECT_EQ(refusal.message(), "step 3, rank 0: sample 7 is not there");
+  }
+}
+
 // It was not there when step 1 looked, and is when step 2 does.
 TEST_F(GpuSteps, ASampleThatComesInTimeIsTrainedOn) {
   open();
