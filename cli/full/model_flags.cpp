@@ -21,34 +21,6 @@
 namespace trireme::cli {
 namespace {
 
-// A model as it is printed: key and value. Some keys are there only where they say something.
-using Lines = std::vector<std::pair<std::string, std::string>>;
-
-Lines linesOf(const spec::ModelSpec& model) {
-  Lines lines;
-  std::istringstream text(spec::printModel(model));
-  for (std::string line; std::getline(text, line);) {
-    const size_t colon = line.find(": ");
-    lines.emplace_back(line.substr(0, colon), line);
-  }
-  return lines;
-}
-
-std::string lineOf(const Lines& lines, const std::string& key) {
-  for (const auto& [name, line] : lines)
-    if (name == key) return line;
-  return "no " + key;
-}
-
-// Of two that are not the same, in the order of their keys: "heads: 2, the bundle's has heads: 4".
-std::string firstDifference(const Lines& theirs, const Lines& ours) {
-  for (const Lines* lines : {&ours, &theirs})
-    for (const auto& [key, line] : *lines)
-      if (lineOf(theirs, key) != lineOf(ours, key))
-        return fmt::format("{}, the bundle's has {}", lineOf(theirs, key), lineOf(ours, key));
-  return "it differs in a value that is not printed";
-}
-
 // Weights of equal shapes may be of another model: what config.json beside them says must agree,
 // but for the name and the spread of an initial draw.
 Status agreesWithConfig(const spec::ModelSpec& model, const std::string& weights) {
@@ -60,8 +32,12 @@ Status agreesWithConfig(const spec::ModelSpec& model, const std::string& weights
   theirs.name = model.name;
   theirs.initStd = model.initStd;
   if (theirs == model) return {};
-  return invalidArgument(fmt::format("--init-from: {} is of another model: {}", config.string(),
-                                     firstDifference(linesOf(theirs), linesOf(model))));
+  const std::vector<spec::ModelDifference> differences = spec::differencesOf(theirs, model);
+  return invalidArgument(fmt::format(
+      "--init-from: {} is of another model: {}", config.string(),
+      differences.empty() ? "it differs in a value that is not printed"
+                          : fmt::format("{}, the bundle's has {}", differences.front().first,
+                                        differences.front().second)));
 }
 
 }  // namespace

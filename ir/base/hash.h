@@ -5,9 +5,8 @@
 
 namespace trireme {
 
-// FNV-1a, 64 bits.
-constexpr uint64_t fnv1a(std::string_view text) {
-  uint64_t hash = 0xcbf29ce484222325u;
+// FNV-1a, 64 bits. `hash`: of what stands before the text.
+constexpr uint64_t fnv1a(std::string_view text, uint64_t hash = 0xcbf29ce484222325u) {
   for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3u;
   return hash;
 }

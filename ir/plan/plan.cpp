@@ -6,7 +6,7 @@
 
 namespace trireme::plan {
 
-uint64_t fingerprintOf(const spec::ModelSpec& model) {
+std::string fingerprintText(const spec::ModelSpec& model) {
   // Naming every field makes the compiler refuse a new one that the fingerprint would miss. The
   // name is left out: it changes no computation.
   const auto& [name, family, numLayers, hiddenSize, numHeads, numKvHeads, headSize, ffnSize,
@@ -20,8 +20,10 @@ uint64_t fingerprintOf(const spec::ModelSpec& model) {
       static_cast<int>(position), ropeTheta, tiedEmbeddings, qkvBias, linearBias, initStd);
   // Models without it keep the fingerprint that they had before there was scaling.
   if (ropeScaling != RopeScaling{}) canonical += " " + ropeScalingText(ropeScaling);
-  return fnv1a(canonical);
+  return canonical;
 }
+
+uint64_t fingerprintOf(const spec::ModelSpec& model) { return fnv1a(fingerprintText(model)); }
 
 int64_t paddedVocab(const Plan& plan, const spec::ModelSpec& model) {
   const int64_t multiple = plan.vocabMultiple * plan.tp;

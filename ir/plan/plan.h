@@ -74,6 +74,9 @@ struct Plan {
   bool operator==(const Plan&) const = default;
 };
 
+// What the fingerprint is the hash of: every field but the name, with blanks between, in the order
+// of ModelSpec.
+std::string fingerprintText(const spec::ModelSpec& model);
 uint64_t fingerprintOf(const spec::ModelSpec& model);
 int64_t paddedVocab(const Plan& plan, const spec::ModelSpec& model);
 

@@ -1,9 +1,14 @@
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <limits>
 #include <numeric>
+#include <optional>
+#include <utility>
+#include <vector>
 
+#include "ir/plan/find_model.h"
 #include "ir/plan/nearest.h"
 #include "ir/plan/plan.h"
 #include "ir/spec/load.h"
@@ -55,12 +60,43 @@ Status tasksAreCountable(const Plan& p, const ModelSpec&) {  // (P1)
                   p.numMicrobatches(), p.virtualStages, kMost));
 }
 
+// Of the model that the plan was made for; 0: its layers, which are not verified yet, are none.
+int64_t numLayersOf(const Plan& p) {
+  constexpr int64_t kMost = std::numeric_limits<int32_t>::max();
+  int64_t end = 0;
+  for (const std::vector<LayerRange>& stage : p.layers)
+    for (const LayerRange& range : stage) {
+      if (range.first < 0 || range.count < 0 || range.first > kMost || range.count > kMost)
+        return 0;
+      end = std::max(end, range.first + range.count);
+    }
+  return end;
+}
+
+// Of the model that a plan was made for and of this one, as far as the plan lets them be found:
+// "layers: 4", "layers: 8".
+std::pair<std::string, std::string> otherwise(const Plan& p, const ModelSpec& model) {
+  std::vector<std::string> needed, there;
+  if (const std::optional<ModelSpec> other = findModel(p.fingerprint, model))
+    for (const spec::ModelDifference& difference : spec::differencesOf(*other, model)) {
+      needed.push_back(difference.first);
+      there.push_back(difference.second);
+    }
+  if (const int64_t layers = numLayersOf(p);
+      needed.empty() && layers > 0 && layers != model.numLayers)
+    return {fmt::format("layers: {}", layers),
+            fmt::format("layers: {}, among other differences", model.numLayers)};
+  return {fmt::format("{}", fmt::join(needed, ", ")), fmt::format("{}", fmt::join(there, ", "))};
+}
+
 Status madeForThisModel(const Plan& p, const ModelSpec& model) {  // (P2)
   const uint64_t available = fingerprintOf(model);
   if (p.fingerprint == available) return {};
-  return invalidArgument(fmt::format(
-      "(P2) the plan was made for model '{}' with fingerprint {}, but model '{}' has {}", p.model,
-      p.fingerprint, model.name, available));
+  const auto [needed, there] = otherwise(p, model);
+  return invalidArgument(
+      fmt::format("(P2) the plan was made for model '{}' with {}, but model '{}' has {}", p.model,
+                  needed.empty() ? fmt::format("fingerprint {}", p.fingerprint) : needed,
+                  model.name, there.empty() ? std::to_string(available) : there));
 }
 
 Status batchDivides(const Plan& p, const ModelSpec&) {  // (P3)

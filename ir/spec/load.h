@@ -55,6 +55,12 @@ Result<StackProfile> parseStack(const std::string& text, const std::string& name
 // The inverse of parseModel / parseTraining / parseCluster: round-trips exactly, sources included.
 std::string printModel(const ModelSpec& model);
 std::string printTraining(const TrainingSpec& training);
+// Where two models differ but for their names, in the order of printModel(): lines of it, or "no
+// rope_scaling".
+struct ModelDifference {
+  std::string first, second;  // "layers: 4", "layers: 8"
+};
+std::vector<ModelDifference> differencesOf(const ModelSpec& first, const ModelSpec& second);
 // kInvalidArgument: a number has no source, or the cluster breaks a rule of the loader; the message
 // starts with "printed cluster:line:column".
 Result<std::string> printCluster(const ClusterSpec& cluster);

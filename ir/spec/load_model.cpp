@@ -1,5 +1,9 @@
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <sstream>
+#include <utility>
+
 #include "ir/spec/checks.h"
 #include "ir/spec/hugging_face.h"
 #include "ir/spec/load.h"
@@ -33,6 +37,24 @@ ModelSpec defaultsOf(ModelFamily family) {
     model.linearBias = false;
   }
   return model;
+}
+
+// A model as it is printed: key and line. Some keys are there only where they say something.
+using Line = std::pair<std::string, std::string>;
+using Lines = std::vector<Line>;
+
+Lines linesOf(ModelSpec model) {
+  model.name.clear();
+  Lines lines;
+  std::istringstream text(printModel(model));
+  for (std::string line; std::getline(text, line);)
+    lines.emplace_back(line.substr(0, line.find(": ")), line);
+  return lines;
+}
+
+std::string lineOf(const Lines& lines, const std::string& key) {
+  const auto found = std::ranges::find(lines, key, &Line::first);
+  return found == lines.end() ? "no " + key : found->second;
 }
 
 // Llama's descendants differ in these, so that a file must say; GPT's do not.
@@ -117,6 +139,19 @@ std::string printModel(const ModelSpec& m) {
   line("linear_bias", m.linearBias);
   line("init_std", m.initStd);
   return text;
+}
+
+std::vector<ModelDifference> differencesOf(const ModelSpec& first, const ModelSpec& second) {
+  const Lines ours = linesOf(first), theirs = linesOf(second);
+  std::vector<ModelDifference> differences;
+  const auto add = [&](const std::string& key) {
+    const ModelDifference both{lineOf(ours, key), lineOf(theirs, key)};
+    if (both.first != both.second) differences.push_back(both);
+  };
+  for (const auto& [key, line] : ours) add(key);
+  for (const auto& [key, line] : theirs)
+    if (std::ranges::find(ours, key, &Line::first) == ours.end()) add(key);
+  return differences;
 }
 
 Status verifyModel(const ModelSpec& model) {

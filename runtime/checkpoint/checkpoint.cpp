@@ -20,6 +20,8 @@ constexpr int kVersionWithHeaderChecksum = 2;
 const std::string kData = "data", kFingerprint = "model_fingerprint";
 const std::string kHeaderChecksum = "header_crc32c";
 
+constexpr std::string_view kOptimizerPrefix = "optimizer.";
+
 struct Kind {
   StateKind kind;
   std::string_view prefix;
@@ -195,11 +197,33 @@ std::string modelOf(const SafetensorsHeader& header) {
   return model == header.metadata.end() ? "unknown" : model->second;
 }
 
-Status otherModel(const SafetensorsHeader& header, const std::string& mine) {
-  const std::string theirs = modelOf(header);
+// The first parameter that is not the same, ": tensor x is [2, 3] in the checkpoint and [2, 4] in
+// this run"; empty: all have their shapes.
+std::string otherShape(const TrainingState& state, const SafetensorsHeader& header) {
+  std::unordered_map<std::string_view, const TensorEntry*> byName;
+  for (const TensorEntry& entry : header.tensors) byName[entry.name] = &entry;
+  for (const LogicalTensor& tensor : *state.tensors) {
+    const auto found = byName.find(tensor.name);
+    if (found == byName.end())
+      return fmt::format(": this run has a tensor {}, the checkpoint none", tensor.name);
+    if (const std::vector<int64_t>& dims = found->second->dims; dims != tensor.dims)
+      return fmt::format(": tensor {} is [{}] in the checkpoint and [{}] in this run", tensor.name,
+                         fmt::join(dims, ", "), fmt::join(tensor.dims, ", "));
+    byName.erase(found);
+  }
+  for (const TensorEntry& entry : header.tensors)
+    if (byName.contains(entry.name) && !entry.name.starts_with(kOptimizerPrefix))
+      return fmt::format(": the checkpoint has a tensor {}, this run none", entry.name);
+  return "";
+}
+
+Status otherModel(const TrainingState& state, const SafetensorsHeader& header) {
+  const std::string theirs = modelOf(header), &mine = state.program->model;
+  const std::string shape = otherShape(state, header);
   if (theirs != mine)
-    return invalidArgument(
-        fmt::format("of another model: {} in the checkpoint and {} in this run", theirs, mine));
+    return invalidArgument(fmt::format(
+        "of another model: {} in the checkpoint and {} in this run{}", theirs, mine, shape));
+  if (!shape.empty()) return invalidArgument("of another model" + shape);
   return invalidArgument(fmt::format(
       "of another model: both are called '{}', and something else about them differs", mine));
 }
@@ -210,8 +234,7 @@ Status checkMetadata(const TrainingState& state, const SafetensorsHeader& header
     const auto found = header.metadata.find(key);
     if (found == header.metadata.end())
       return invalidArgument(fmt::format("metadata: {} is missing", key));
-    if (found->second != value && key == kFingerprint)
-      return otherModel(header, state.program->model);
+    if (found->second != value && key == kFingerprint) return otherModel(state, header);
     if (found->second != value)
       return invalidArgument(
           fmt::format("{} is {} in the checkpoint and {} in this run", key, found->second, value));

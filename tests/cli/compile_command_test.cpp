@@ -89,7 +89,10 @@ TEST_F(CompileCommand, ABundleForSeveralGpusSaysWhatItHolds) {
 TEST_F(CompileCommand, PlanForAnotherModelIsRefused) {
   expectSuccess(plan({"-o", path("plan.yaml")}));
   model = write("other.yaml", replaced(kTinyModel, "layers: 4", "layers: 8"));
-  expectRefusal(compilePlan(), 1, {"plan.yaml", "(P2)", "was made for model 'tiny'"});
+  expectRefusal(compilePlan(), 1,
+                {"plan.yaml", "(P2)",
+                 "was made for model 'tiny' with layers: 4, but model 'tiny' has "
+                 "layers: 8"});
   EXPECT_FALSE(std::filesystem::exists(path("out.bundle")));
 }
 

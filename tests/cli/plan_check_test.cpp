@@ -91,7 +91,7 @@ TEST_F(PlanCheckCommand, BadPlansAreRefusedWithFileAndRule) {
   expectRefusal(check(write("bad.yaml", replaced(good, "tp: 2", "tp: 3"))), 1,
                 {"bad.yaml: (P4) tp 3"});
   model = write("other.yaml", replaced(kTinyModel, "heads: 4", "heads: 8"));
-  expectRefusal(check(path("plan.yaml")), 1, {"plan.yaml: (P2)"});
+  expectRefusal(check(path("plan.yaml")), 1, {"plan.yaml: (P2)", "heads: 4", "heads: 8"});
 }
 
 TEST_F(PlanCheckCommand, APlanThatNeedsMoreDevicesIsRefusedByName) {

@@ -409,7 +409,8 @@ TEST_F(RunCommand, DamagedCheckpointsAreRefused) {
 
   model = write("other.yaml", replaced(kTinyModel, "layers: 4", "layers: 2"));
   expectRefusal(run(compile("other", {"--gpus", "1"}), {"--steps", "3", "--resume", good}), 1,
-                {"step-00000001.safetensors", "of another model"});
+                {"step-00000001.safetensors",
+                 "of another model: the checkpoint has a tensor layers.2.", ", this run none"});
 }
 
 TEST_F(RunCommand, WhereResumingFailsTheNextStepIsNamed) {

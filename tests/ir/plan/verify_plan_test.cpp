@@ -1,10 +1,12 @@
 // One negative test per rule of verifyPlan, and the legal plan that they start from.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <functional>
 
 #include "ir/plan/plan.h"
+#include "ir/spec/load.h"
 
 namespace trireme::plan {
 namespace {
@@ -102,6 +104,60 @@ TEST(P2MadeForThisModel, AnotherModelIsRefused) {
   other.name = "other";
   EXPECT_THAT(messageAfterChange([](Plan&) {}, other),
               HasSubstr("(P2) the plan was made for model 'eight-heads'"));
+}
+
+// What follows from a field in a model's file follows here.
+TEST(P2MadeForThisModel, TheFieldInWhichTheModelsDifferIsNamed) {
+  const auto messageOf = [](const std::function<void(spec::ModelSpec&)>& change) {
+    spec::ModelSpec other = eightHeads();
+    change(other);
+    return messageAfterChange([](Plan&) {}, other);
+  };
+  const auto expected = [](const std::string& plans, const std::string& models) {
+    return fmt::format(
+        "(P2) the plan was made for model 'eight-heads' with {}, but model 'eight-heads' has {}",
+        plans, models);
+  };
+  EXPECT_EQ(messageOf([](auto& m) { m.numLayers = 12; }), expected("layers: 10", "layers: 12"));
+  EXPECT_EQ(messageOf([](auto& m) { m.vocabSize = 500'000; }),
+            expected("vocab_size: 1000", "vocab_size: 500000"));
+  EXPECT_EQ(messageOf([](auto& m) { m.numKvHeads = 2; }), expected("kv_heads: 8", "kv_heads: 2"));
+  EXPECT_EQ(messageOf([](auto& m) { m.hiddenSize = 192, m.headSize = 24; }),
+            expected("hidden_size: 96, head_size: 12", "hidden_size: 192, head_size: 24"));
+  EXPECT_EQ(
+      messageOf([](auto& m) { m.numHeads = m.numKvHeads = 4, m.headSize = 24; }),
+      expected("heads: 8, kv_heads: 8, head_size: 12", "heads: 4, kv_heads: 4, head_size: 24"));
+  EXPECT_EQ(messageOf([](auto& m) { m.tiedEmbeddings = false; }),
+            expected("tied_embeddings: true", "tied_embeddings: false"));
+  EXPECT_EQ(messageOf([](auto& m) { m.activation = spec::ActivationKind::kSwiGlu; }),
+            expected("activation: gelu_tanh", "activation: swiglu"));
+  EXPECT_EQ(messageOf([](auto& m) { m.initStd = 0.006; }),
+            expected("init_std: 0.02", "init_std: 0.006"));
+}
+
+TEST(P2MadeForThisModel, AShippedModelIsKnown) {
+  const auto shipped = spec::loadModel("gpt2-124m");
+  ASSERT_TRUE(shipped.has_value()) << shipped.error().message();
+  EXPECT_THAT(messageAfterChange([&](Plan& p) { p.fingerprint = fingerprintOf(*shipped); }),
+              ::testing::AllOf(HasSubstr(" with layers: 12, hidden_size: 768, heads: 12, "),
+                               HasSubstr(" has layers: 10, hidden_size: 96, heads: 8, ")));
+}
+
+// Of a model that cannot be found the plan still has the layers, which may be no layers at all.
+TEST(P2MadeForThisModel, ElseItsLayersAreNamedAndElseTheFingerprints) {
+  const auto changed = [](Plan& p) { p.fingerprint = 1; };
+  spec::ModelSpec other = eightHeads();
+  other.numLayers = 12;
+  EXPECT_THAT(messageAfterChange(changed, other),
+              HasSubstr("with layers: 10, but model 'eight-heads' has layers: 12, among other "));
+  EXPECT_THAT(messageAfterChange(changed), HasSubstr("with fingerprint 1, but model"));
+  EXPECT_THAT(messageAfterChange(
+                  [&](Plan& p) {
+                    changed(p);
+                    p.layers = {{{INT64_MAX, INT64_MAX}, {5, 2}}, {{3, 2}, {7, 3}}};
+                  },
+                  other),
+              HasSubstr("with fingerprint 1, but model"));
 }
 
 TEST(P2MadeForThisModel, ANameChangesNoComputation) {

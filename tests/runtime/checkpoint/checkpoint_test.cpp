@@ -272,6 +272,18 @@ TEST_F(Damaged, OtherFilesAndVersionsAndSettingsAreRefused) {
               header.metadata["model_fingerprint"] = "1";
             })),
             "checkpoint bad: of another model: other in the checkpoint and state in this run");
+  const auto withOther = [&](const std::function<void(TensorEntry&)>& change) {
+    return errorOf(with([&](SafetensorsHeader& header) {
+      header.metadata["model_fingerprint"] = "1";
+      for (TensorEntry& entry : header.tensors)
+        if (entry.name == "norm") change(entry);
+    }));
+  };
+  EXPECT_EQ(withOther([](TensorEntry& entry) { entry.dims = {1, entry.dims[0]}; }),
+            "checkpoint bad: of another model: tensor norm is [1, 7] in the checkpoint and [7] in "
+            "this run");
+  EXPECT_EQ(withOther([](TensorEntry& entry) { entry.name = "a"; }),
+            "checkpoint bad: of another model: this run has a tensor norm, the checkpoint none");
   EXPECT_EQ(errorOf(with("seed", "22")),
             "checkpoint bad: seed is 22 in the checkpoint and 21 in this run");
   EXPECT_EQ(errorOf(with("step", "x")), "checkpoint bad: metadata: step is not a number: x");
