@@ -98,7 +98,7 @@ bool ProcessWorld::readSome(Peer& peer) {
     lose(peer, "its connection closed without a word: it was killed, or has crashed");
     return false;
   }
-  peer.heard = Clock::now();
+  peer.unheard.restart();
   if (inHeader) {
     peer.headerRead += static_cast<size_t>(count);
     if (peer.headerRead < wire::kHeaderBytes) return true;
@@ -178,7 +178,7 @@ void ProcessWorld::keepAlive(Peer& peer) {
   const auto now = Clock::now();
   if (!closing_ && peer.out.empty() && now - peer.spoken > heartbeat_)
     queue(peer, Kind::kHeartbeat, 0, "");
-  if (now - peer.heard > silence_)
+  if (peer.unheard.waited() > silence_)
     lose(peer,
          fmt::format("no sign of life in {} s", std::chrono::duration<double>(silence_).count()));
 }

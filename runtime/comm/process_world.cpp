@@ -77,7 +77,8 @@ void ProcessWorld::addPeer(int32_t rank, Socket socket) {
   Peer& peer = peers_[rank];
   peer.rank = rank;
   peer.socket = std::move(socket);
-  peer.heard = peer.spoken = Clock::now();
+  peer.spoken = Clock::now();
+  peer.unheard.restart();
 }
 
 // The higher rank calls the lower. Calls do not wait for each other: a listener takes them in
@@ -161,7 +162,7 @@ Status ProcessWorld::unavailable(int32_t awaited, const std::string& what) const
 Status ProcessWorld::wait(Condition& condition, Progress* progress,
                           std::optional<std::chrono::nanoseconds> limit) {
   constexpr std::chrono::nanoseconds kLookAgain = std::chrono::seconds(1);
-  const auto start = Clock::now();
+  WaitClock clock;
   while (true) {
     const uint32_t ticket = doorbell_.current();
     if (progress != nullptr) TRIREME_RETURN_IF_ERROR(progress->advance());
@@ -169,11 +170,12 @@ Status ProcessWorld::wait(Condition& condition, Progress* progress,
     if (failed()) return unavailable(condition.awaitedRank(), "gave up");
     std::chrono::nanoseconds left = kLookAgain;
     if (limit) {
-      left = start + *limit - Clock::now();
+      left = *limit - clock.waited();
       if (left <= std::chrono::nanoseconds::zero())
         return unavailable(
             condition.awaitedRank(),
             fmt::format("no answer in {} s", std::chrono::duration<double>(*limit).count()));
+      left = std::min<std::chrono::nanoseconds>(left, WaitClock::kLook);
     }
     doorbell_.sleep(ticket, left);
   }

@@ -20,6 +20,7 @@
 #include "runtime/comm/doorbell.h"
 #include "runtime/comm/launch.h"
 #include "runtime/comm/rendezvous.h"
+#include "runtime/comm/timeout.h"
 #include "runtime/comm/world.h"
 
 namespace trireme::runtime {
@@ -84,7 +85,8 @@ class ProcessWorld final : public World {
     wire::Header incoming;
     std::string body;
     size_t bodyRead = 0;
-    Clock::time_point heard, spoken;
+    Clock::time_point spoken;
+    WaitClock unheard;
     bool goodbye = false;
     bool writesNoMore = false;
   };

@@ -8,6 +8,7 @@
 #include "runtime/comm/collective_call.h"
 #include "runtime/comm/reduce.h"
 #include "runtime/comm/thread_world_state.h"
+#include "runtime/comm/timeout.h"
 
 namespace trireme::runtime {
 namespace {
@@ -46,15 +47,15 @@ Status ThreadCommunicator::unavailable(int32_t awaited, const char* what) const 
 
 Status ThreadCommunicator::wait(Condition& condition) {
   Doorbell& doorbell = world_.ranks_[static_cast<size_t>(rank_)]->doorbell;
-  const auto start = std::chrono::steady_clock::now();
+  WaitClock clock;
   while (true) {
     const uint32_t ticket = doorbell.current();
     if (progress_ != nullptr) TRIREME_RETURN_IF_ERROR(progress_->advance());
     if (condition.ready()) return {};
-    const auto left = start + world_.timeout_ - std::chrono::steady_clock::now();
+    const std::chrono::nanoseconds left = world_.timeout_ - clock.waited();
     const bool late = left <= std::chrono::nanoseconds::zero();
     if (!world_.failed() && !late) {
-      doorbell.sleep(ticket, left);
+      doorbell.sleep(ticket, std::min<std::chrono::nanoseconds>(left, WaitClock::kLook));
       continue;
     }
     const int32_t awaited = condition.awaitedRank();

@@ -84,14 +84,13 @@ Status Executor::runStep(int64_t step, DataSource& data) {
 Status Executor::watchDevice() {
   if (Status status = context_.comm->poll(); !status.ok())
     return status.withContext(streams_.describeStop());
-  const auto now = std::chrono::steady_clock::now();
   if (const int64_t passed = streams_.numPassed(); passed != passed_) {
     passed_ = passed;
-    passedAt_ = now;
+    passedSince_.restart();
     return {};
   }
   const double limit = (streams_.isHeldUpByOthers() ? 1.1 : 1) * context_.timeoutSeconds;
-  if (std::chrono::duration<double>(now - passedAt_).count() <= limit) return {};
+  if (std::chrono::duration<double>(passedSince_.waited()).count() <= limit) return {};
   const Status status =
       unavailable(fmt::format("{}: the device has not completed it in {:.3g} s{}",
                               streams_.describeStop(), limit, streams_.describeAwaited()));

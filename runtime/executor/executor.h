@@ -1,7 +1,6 @@
 // Executes one rank's program on a RankDevice: the instructions of the compute stream here and now,
 // those of the point-to-point streams whenever there is a chance. Allocates nothing within a step.
 #pragma once
-#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -10,6 +9,7 @@
 #include "ir/base/status.h"
 #include "ir/program/bundle.h"
 #include "runtime/comm/communicator.h"
+#include "runtime/comm/timeout.h"
 #include "runtime/data/data_source.h"
 #include "runtime/device/device.h"
 #include "runtime/executor/batch_reader.h"
@@ -79,7 +79,7 @@ class Executor {
   RankCounters counters_;
   int64_t step_ = 0;
   int64_t passed_ = -1;  // instructions, when watchDevice() looked last; -1: it has not
-  std::chrono::steady_clock::time_point passedAt_;
+  WaitClock passedSince_;
   std::vector<program::KernelContext> contexts_;  // per logical layer; keys of this step
   std::vector<void*> addresses_;                  // scratch
   std::vector<std::vector<NormRow>> normRows_;    // per bucket: a row per parameter and layer

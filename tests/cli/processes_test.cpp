@@ -228,6 +228,33 @@ TEST_F(ProcessesCommand, DataThatOneCannotReadAnyMoreStopAllWithACheckpoint) {
                               "here is saved: "));
 }
 
+// As a scheduler suspends a job, three times for longer than the timeout: with a process for each
+// rank, and with all ranks in one, which wait for each other nearly always.
+TEST_F(ProcessesCommand, TimeInWhichAllAreStoppedIsNoTimeThatTheyWaited) {
+  const std::string folder = bundle(1, 2, 2), metrics = path("m.jsonl");
+  const std::vector<std::string> flags = {"--steps", "1000000",     "--timeout", "1.5",
+                                          "--save",  path("saved"), "--metrics", metrics};
+  for (const bool isOne : {true, false}) {
+    fs::remove_all(path("saved"));
+    fs::remove(metrics);
+    const std::vector<Started> all =
+        isOne ? std::vector{start(folder, {}, flags)} : startAll(folder, 4, flags);
+    awaitStep(metrics);
+    const auto tellAll = [&](int signal) {
+      for (const Started& started : all) kill(started.pid, signal);
+    };
+    for (int i = 0; i < 3; ++i) {
+      tellAll(SIGSTOP);
+      std::this_thread::sleep_for(std::chrono::seconds(2));
+      tellAll(SIGCONT);
+      std::this_thread::sleep_for(std::chrono::milliseconds(300));
+    }
+    tellAll(SIGINT);
+    for (const Outcome& outcome : finish(all)) EXPECT_EQ(outcome.exitCode, 130) << outcome.err;
+    EXPECT_FALSE(checkpoint("saved", static_cast<int>(lossLines(metrics))).empty());
+  }
+}
+
 TEST_F(ProcessesCommand, InterruptingOneStopsAllAfterTheSameStep) {
   const std::string folder = bundle(1, 2, 1);
   const auto all = startAll(
