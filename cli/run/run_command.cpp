@@ -360,6 +360,7 @@ Result<Ended> runRanks(RunOptions options) {
   const program::Training training = bundle.program.training;
   LoopOptions loop{.numSteps = 0,
                    .saveFolder = options.save,
+                   .savesHere = options.speaks(),
                    .saveEvery = options.saveEvery.value_or(0),
                    .keepsTrace = options.keepsTrace,
                    .showsProgress = options.speaks()};

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "cli/paths.h"
 #include "cli/process_memory.h"
 #include "cli/run/checkpoint_folder.h"
 #include "cli/run/interrupt.h"
@@ -44,6 +45,8 @@ Status withBeginning(const Status& status, const std::string& checkpoint) {
 
 Status save(const runtime::Session& session, const LoopOptions& options, LoopResult& result) {
   const std::string path = checkpointPath(options.saveFolder, session.numStepsDone());
+  // Where it cannot be made, writing says so, which is done together.
+  if (options.savesHere) static_cast<void>(createFolder(options.saveFolder).ok());
   if (const Status status = session.saveCheckpoint(path); !status.ok())
     return withNewest(status, result, options);
   result.lastCheckpoint = path;

@@ -16,7 +16,8 @@ namespace trireme::cli {
 
 struct LoopOptions {
   int64_t numSteps = 0;  // the number of steps done, counted from the start of training, to stop at
-  std::string saveFolder;  // empty: no checkpoints
+  std::string saveFolder;  // empty: no checkpoints; made anew if it has been removed meanwhile
+  bool savesHere = true;   // false: another process writes them
   int64_t saveEvery = 0;   // steps; 0: only at the end
   std::string resumed;     // the checkpoint that the run begins with; empty: none
   bool keepsTrace = true;  // of all steps, where the session records one; else of the last

@@ -94,6 +94,19 @@ TEST_F(RunEnd, DataThatTheNextStepCannotReadEndTheRunWithACheckpoint) {
   EXPECT_TRUE(fs::exists(saved + "/step-00000002.safetensors"));
 }
 
+// Somebody has tidied up.
+TEST_F(RunEnd, AFolderThatIsRemovedMeanwhileIsMadeAnewForTheCheckpoint) {
+  const std::string bundle = compile("tiny", {"--gpus", "1"}), saved = path("a/ckpt");
+  auto session = runtime::Session::open(bundle, {});
+  ASSERT_TRUE(session.has_value()) << session.error().message();
+  const auto tokens = runtime::TokenFiles::open({data}, {.sequenceLength = 16});
+  ASSERT_TRUE(tokens.has_value()) << tokens.error().message();
+  auto metrics = MetricsFile::open("", std::nullopt);
+  const auto result = train(**session, **tokens, *metrics, {.numSteps = 2, .saveFolder = saved});
+  ASSERT_TRUE(result.has_value()) << result.error().message();
+  EXPECT_TRUE(fs::exists(saved + "/step-00000002.safetensors"));
+}
+
 // Without an epsilon, which no training file may have, rows of padding have 0 / 0 as their step:
 // nothing reads them but the gradient's norm.
 TEST_F(RunEnd, AGradientThatIsNotFiniteEndsTheRunAtTheNewestCheckpoint) {
