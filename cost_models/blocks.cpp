@@ -37,10 +37,10 @@ int64_t Blocks::next() {
 // ranks of every host do not fill are as if they were smaller: five on each have no pairs that
 // begin with every host.
 int64_t Blocks::devicesOf(size_t tier) const {
-  const int64_t devices = cluster_.tiers[tier].devices, host = cluster_.devicesPerHost();
-  if (hasPartOfHosts() && host > 0 && ranks_.perHost < host) {
-    if (devices < host) return std::gcd(devices, ranks_.perHost);
-    return std::max<int64_t>(devices / host, 1) * ranks_.perHost;
+  const int64_t devices = cluster_.tiers[tier].devices;
+  if (ranks_.perHost < host_) {
+    if (devices < host_) return std::gcd(devices, ranks_.perHost);
+    return devices / host_ * ranks_.perHost;
   }
   if (!isPartOfHost(tier, cluster_)) return devices;
   int64_t around = 0;  // the same for all parts, so that they nest

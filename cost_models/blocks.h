@@ -17,8 +17,9 @@ struct UnlikeBlocks {
 
 class Blocks {
  public:
-  // Of arguments that must outlive it.
-  Blocks(const Ranks& ranks, const spec::ClusterSpec& cluster) : ranks_(ranks), cluster_(cluster) {}
+  // The arguments must outlive it.
+  Blocks(const Ranks& ranks, const spec::ClusterSpec& cluster)
+      : ranks_(ranks), cluster_(cluster), host_(hasPartOfHosts() ? cluster.devicesPerHost() : 0) {}
 
   // Of the next tier, from the innermost on (blockOf() in topology.h).
   int64_t next();
@@ -34,6 +35,7 @@ class Blocks {
 
   const Ranks& ranks_;
   const spec::ClusterSpec& cluster_;
+  const int64_t host_;  // devices, where every host has some ranks
   size_t tier_ = 0;
   int64_t block_ = 1, devicesBefore_ = 1;
   std::optional<UnlikeBlocks> unlike_;

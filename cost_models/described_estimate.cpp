@@ -276,17 +276,21 @@ void fillTimes(const StageSetting& s, const std::vector<StageDescription>& stage
 StageSetting::StageSetting(const DescribedBlocks& ofBlocks, const spec::ModelSpec& ofModel,
                            const plan::Plan& ofPlan, const spec::ClusterSpec& onCluster,
                            const spec::StackDescription& ofStack)
+    : StageSetting(ofBlocks, ofModel, ofPlan, onCluster, ofStack, ranksOf(ofPlan)) {}
+
+StageSetting::StageSetting(const DescribedBlocks& ofBlocks, const spec::ModelSpec& ofModel,
+                           const plan::Plan& ofPlan, const spec::ClusterSpec& onCluster,
+                           const spec::StackDescription& ofStack, const Ranks& ranks)
     : blocks(ofBlocks),
       model(ofModel),
       plan(ofPlan),
       cluster(onCluster),
       stack(ofStack),
-      data(levelsOf(dataGroup(plan), ranksOf(plan), cluster)),
-      shards(levelsOf(shardGroup(plan), ranksOf(plan), cluster)),
-      replicas(levelsOf(replicaGroup(plan), ranksOf(plan), cluster)),
-      embedding(model.tiedEmbeddings && plan.pp > 1
-                    ? levelsOf(embeddingGroup(plan), ranksOf(plan), cluster)
-                    : Levels()),
+      data(levelsOf(dataGroup(plan), ranks, cluster)),
+      shards(levelsOf(shardGroup(plan), ranks, cluster)),
+      replicas(levelsOf(replicaGroup(plan), ranks, cluster)),
+      embedding(model.tiedEmbeddings && plan.pp > 1 ? levelsOf(embeddingGroup(plan), ranks, cluster)
+                                                    : Levels()),
       traffic(shardedTraffic(*this)) {}
 
 Bytes StageSetting::reserve() const {

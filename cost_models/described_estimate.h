@@ -96,6 +96,10 @@ struct StageSetting {
   Bytes reserve() const;  // describedReserve(), worked out when it is asked for
 
  private:
+  StageSetting(const DescribedBlocks& blocks, const spec::ModelSpec& model, const plan::Plan& plan,
+               const spec::ClusterSpec& cluster, const spec::StackDescription& stack,
+               const Ranks& ranks);
+
   mutable std::optional<Bytes> reserve_;
 };
 

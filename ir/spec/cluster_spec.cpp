@@ -72,9 +72,14 @@ const std::vector<std::string>& measuredKernelNames() {
 int64_t ClusterSpec::devicesPerHost() const {
   constexpr int64_t kMost = 16;  // DGX-2
   if (hostDevices > 0) return hostDevices;
+  const auto isNetwork = [](const LinkTier& tier) {
+    return tier.nics > 0 || tier.topology == TierTopology::kRails ||
+           tier.topology == TierTopology::kTree;
+  };
+  if (!tiers.empty() && isNetwork(tiers.front())) return 1;
   const size_t numInner = tiers.size() > 1 ? tiers.size() - 1 : tiers.size();
   int64_t devices = 0;
-  for (size_t i = 0; i < numInner; ++i)
+  for (size_t i = 0; i < numInner && !isNetwork(tiers[i]); ++i)
     if (tiers[i].devices <= kMost) devices = tiers[i].devices;
   return devices;
 }

@@ -182,7 +182,8 @@ struct ClusterSpec {
   Sources sources;              // of every number but those of curves, which have their own
 
   // Devices of one host (operating system): hostDevices or, where it is not said, those of the
-  // largest inner tier that is no more than hosts have. 0: not known.
+  // largest inner tier that is no more than hosts have and no network (ports, rails, tree);
+  // 1 if all tiers are networks. 0: not known.
   int64_t devicesPerHost() const;
   // Whether a block of tiers[tier] holds `group` devices, or would if the cluster grew.
   bool holdsGroup(size_t tier, int64_t group) const;

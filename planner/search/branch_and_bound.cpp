@@ -168,7 +168,7 @@ void BranchAndBound::fillCertificate(Seconds step) {
   certificate_.gapOfAllCuts = 1 - ofAllCuts / step;
 }
 
-PlanResult BranchAndBound::takeResult() {
+Result<PlanResult> BranchAndBound::takeResult() {
   const std::vector<CostedPlan> all = ranked();
   const CostedPlan& winner = all.front();
   PlanResult result;
@@ -177,9 +177,10 @@ PlanResult BranchAndBound::takeResult() {
   const auto shown = std::min(all.size(), static_cast<size_t>(std::max(query_.topK, 1)));
   for (size_t i = 1; i < shown; ++i) result.runnersUp.push_back(runnerUpOf(all[i], winner));
   result.rejections = std::move(rejections_);
-  for (Rejection& rejection :
-       misfits_.rejections(mostGpus_, [&](const Degrees& degrees) { return mayFit(degrees); }))
-    result.rejections.push_back(std::move(rejection));
+  TRIREME_ASSIGN_OR_RETURN(
+      std::vector<Rejection> misfits,
+      misfits_.rejections(mostGpus_, [&](const Degrees& degrees) { return mayFit(degrees); }));
+  for (Rejection& misfit : misfits) result.rejections.push_back(std::move(misfit));
 
   fillCertificate(winner.estimate.step);
   for (const NodeKind kind : kNodeKinds)

@@ -47,7 +47,7 @@ class BranchAndBound {
   Status tryAllCuts();
   bool found() const { return !best_.empty(); }
   bool ofEvenChunks() const { return certificate_.ofEvenChunks; }
-  PlanResult takeResult();
+  Result<PlanResult> takeResult();
   // Of plans on exactly so many devices, or on any.
   std::optional<Seconds> bestStep(std::optional<int64_t> gpus = std::nullopt) const;
   std::vector<Rejection>& rejections() { return rejections_; }

@@ -79,25 +79,58 @@ Status Misfits::estimateLean() {
   return {};
 }
 
-// Only what may be leaner than the leanest so far is cut.
-Status Misfits::cutLean(int64_t gpus) {
+// Of described stacks all plans on as many devices that may need less than is known.
+template <typename MayBeNews, typename Visit>
+Status Misfits::forEachNews(int64_t gpus, const MayBeNews& mayBeNews, const Visit& visit) {
   std::vector<Rejection> ignored;
   for (const Group& group : groupsFor(query_, gpus, ignored)) {
-    if (!hasPlan(query_, group)) continue;
-    TRIREME_ASSIGN_OR_RETURN(const SharedBlocks shared, costs_.blocks(planOf(query_, group)));
-    const BlockCosts& blocks = *shared;
-    if (!mayBeLean(leastMemory(query_, group, blocks))) continue;
+    const Degrees degrees = degreesOf(group);
+    if (!mayBeNews(degrees, Bytes(0)) || !hasPlan(query_, group)) continue;
+    TRIREME_ASSIGN_OR_RETURN(const SharedBlocks blocks, costs_.blocks(planOf(query_, group)));
+    if (!mayBeNews(degrees, leastMemory(query_, group, *blocks))) continue;
     forEachPlan(query_, group, [&](plan::Plan plan) {
-      if (!mayBeLean(leastMemory(query_, plan, blocks))) return;
-      const Bytes memory = cutLeanest(plan, blocks);
-      noteLean(std::move(plan), memory);
+      const Bytes least = leastMemory(query_, plan, *blocks);
+      if (mayBeNews(degrees, least)) visit(degrees, Uncut{least, std::move(plan), blocks});
     });
   }
   return {};
 }
 
-std::vector<Rejection> Misfits::rejections(int64_t gpus,
-                                           const std::function<bool(const Degrees&)>& mayFit) {
+Status Misfits::cutLean(int64_t gpus) {
+  return forEachNews(
+      gpus, [&](const Degrees&, Bytes least) { return mayBeLean(least); },
+      [&](const Degrees&, Uncut uncut) {
+        const Bytes memory = cutLeanest(uncut.plan, *uncut.blocks);
+        noteLean(std::move(uncut.plan), memory);
+      });
+}
+
+// Those that seem to need least first, and of schedules 1F1B alone, which keeps least: few are cut.
+Status Misfits::cutLeanestOf(int64_t gpus, const std::function<bool(const Degrees&)>& isAsked) {
+  const bool isFree = !query_.pins.schedule && !query_.pins.virtualStages;
+  std::map<Degrees, std::vector<Uncut>> plans;
+  TRIREME_RETURN_IF_ERROR(forEachNews(
+      gpus,
+      [&](const Degrees& degrees, Bytes least) {
+        const auto known = least_.find(degrees);
+        return known != least_.end() && least < known->second && isAsked(degrees);
+      },
+      [&](const Degrees& degrees, Uncut uncut) {
+        if (isFree && uncut.plan.schedule != plan::ScheduleKind::k1F1B) return;
+        plans[degrees].push_back(std::move(uncut));
+      }));
+  for (auto& [degrees, uncut] : plans) {
+    std::stable_sort(uncut.begin(), uncut.end(),
+                     [](const Uncut& a, const Uncut& b) { return a.least < b.least; });
+    Bytes& known = least_[degrees];
+    for (auto next = uncut.begin(); next != uncut.end() && next->least < known; ++next)
+      known = std::min(known, cutLeanest(next->plan, *next->blocks));
+  }
+  return {};
+}
+
+Result<std::vector<Rejection>> Misfits::rejections(
+    int64_t gpus, const std::function<bool(const Degrees&)>& mayFit) {
   const auto isAsked = [&](const Degrees& degrees) {
     const auto [tp, pp, cp, dp] = degrees;
     return tp * pp * cp * dp == gpus && !mayFit(degrees);
@@ -108,9 +141,12 @@ std::vector<Rejection> Misfits::rejections(int64_t gpus,
     const auto [place, isNew] = least_.try_emplace(degrees, memory);
     if (!isNew) place->second = std::min(place->second, memory);
   }
+  // The search opened those that may be fast, which need most.
+  if (!query_.stack.ownPrograms && query_.pins.layers.empty())
+    TRIREME_RETURN_IF_ERROR(cutLeanestOf(gpus, isAsked));
   std::vector<Rejection> rejections;
   for (const auto& [degrees, memory] : least_) {
-    if (!isAsked(degrees)) continue;
+    if (!isAsked(degrees) || memory <= query_.cluster.device.memory) continue;
     const auto [tp, pp, cp, dp] = degrees;
     rejections.push_back(
         {"memory",

@@ -31,8 +31,8 @@ class Misfits {
   // those of Trireme's own programs, and those with pinned layers, were noted.
   Result<plan::Plan> findLeanest(int64_t gpus);
   // What the leanest plans of as many devices need, for degrees of which `mayFit` says no.
-  std::vector<Rejection> rejections(int64_t gpus,
-                                    const std::function<bool(const Degrees&)>& mayFit);
+  Result<std::vector<Rejection>> rejections(int64_t gpus,
+                                            const std::function<bool(const Degrees&)>& mayFit);
 
  private:
   struct Uncut {
@@ -44,6 +44,9 @@ class Misfits {
   void noteLean(plan::Plan plan, Bytes memory);
   Status estimateLean();
   Status cutLean(int64_t gpus);
+  Status cutLeanestOf(int64_t gpus, const std::function<bool(const Degrees&)>& isAsked);
+  template <typename MayBeNews, typename Visit>
+  Status forEachNews(int64_t gpus, const MayBeNews& mayBeNews, const Visit& visit);
 
   const Query& query_;
   const CostFunctions& costs_;

@@ -170,7 +170,7 @@ Result<PlanResult> searchWithin(const Query& asked, const SearchScope& scope,
       return Error(missesMemory(query, leanest, search.ofEvenChunks(), costs));
     }
     const std::optional<Seconds> stepOfMost = search.bestStep(gpus);
-    PlanResult result = search.takeResult();
+    TRIREME_ASSIGN_OR_RETURN(PlanResult result, search.takeResult());
     result.gpusUsed = result.plan.numRanks();
     result.partlyFilled = cost::partlyFilled(result.plan, query.cluster);
     result.gpusAvailable = available;
