@@ -433,6 +433,20 @@ TEST(DevicesPerHost, AreOfATierUnlessTheFileSaysOtherwise) {
   EXPECT_EQ(c.devicesPerHost(), 4);
   c.tiers = {{"ethernet", 1024, 1_GBps, 5_us}};
   EXPECT_EQ(c.devicesPerHost(), 0);
+  c.tiers = {{"ethernet", 8, 1_GBps, 5_us}};
+  EXPECT_EQ(c.devicesPerHost(), 8);
+  // Ports or rails join machines, here of one GPU each; and leaves of 16 are none either.
+  c.tiers[0].nics = 1;
+  EXPECT_EQ(c.devicesPerHost(), 1);
+  c.tiers[0].nics = 0;
+  c.tiers[0].topology = TierTopology::kRails;
+  EXPECT_EQ(c.devicesPerHost(), 1);
+  c = cluster();
+  c.tiers[1].devices = 16;
+  c.tiers[1].nics = 8;
+  c.tiers.push_back(c.tiers[1]);
+  c.tiers[2].devices = 64;
+  EXPECT_EQ(c.devicesPerHost(), 8);
 }
 
 TEST(WithNumDevices, GrowsTheLastTier) {

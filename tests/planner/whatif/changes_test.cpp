@@ -228,7 +228,7 @@ TEST(ClusterChanges, EveryNumberOfDeviceAndLinksIsThere) {
   const std::vector<std::string> lines = clusterChanges(before, after);
   for (const char* line :
        {"memory 100 GB -> 99.99 GB", "launch overhead 2 us -> 3 us (x 1.5)",
-        "multiprocessors 0 -> 132", "measured kernels 0 -> 1", "devices of a host 8 -> not known",
+        "multiprocessors 0 -> 132", "measured kernels 0 -> 1", "devices of a host 8 -> 1",
         "link domain, devices 8 -> 72 (x 9)", "link topology switch -> mesh",
         "link oversubscription 1 -> 2 (x 2)", "link ports 0 -> 4",
         "link pair bandwidth 1 GB/s -> 156.25 MB/s (x 0.156)",
