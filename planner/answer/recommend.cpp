@@ -8,8 +8,10 @@
 
 #include "cost_models/topology.h"
 #include "planner/answer/report.h"
+#include "planner/answer/table_lines.h"
 #include "planner/certainty.h"
 #include "planner/parts.h"
+#include "planner/plan_text.h"
 #include "planner/search/frontier.h"
 #include "planner/search/pins.h"
 
@@ -152,11 +154,28 @@ nlohmann::json toJson(const Recommendation& r, bool withPath) {
   return json;
 }
 
+// Where task by task a runner-up is the faster one: by how much, for what counts is the estimate.
+std::string overtakenLine(const Recommendation& r) {
+  constexpr double kTold = 0.002;
+  const RunnerUp* fastest = nullptr;
+  for (const RunnerUp& runner : r.result.runnersUp)
+    if (runner.simulated && (fastest == nullptr || *runner.simulated < *fastest->simulated))
+      fastest = &runner;
+  std::string out;
+  if (fastest == nullptr || *fastest->simulated >= r.path.simulated * (1 - kTold)) return out;
+  appendField(out, "",
+              fmt::format("task by task a runner-up takes {:.1f} % less, {}: {}; plans are ordered "
+                          "by their estimates",
+                          100 * (1 - *fastest->simulated / r.path.simulated),
+                          formatSeconds(*fastest->simulated), summary(fastest->plan)));
+  return out;
+}
+
 std::string toText(const Recommendation& r, const Query& query, bool withPath) {
-  return fmt::format("{}{}{}{}{}{}", toText(query), toTable(r.result),
+  return fmt::format("{}{}{}{}{}{}{}", toText(query), toTable(r.result),
                      r.roomier ? toTable(*r.roomier, r.result) : "",
                      toTable(r.why, r.result.estimate),
-                     withPath ? toTable(r.path) : simulatedLine(r.path),
+                     withPath ? toTable(r.path) : simulatedLine(r.path), overtakenLine(r),
                      r.outlook ? toTable(*r.outlook, r.result) : "");
 }
 

@@ -37,6 +37,8 @@ Result<Recommendation> recommend(const Query& query, PlanResult result,
                                  const RecommendOptions& options,
                                  const OutlookProgress& progress = {});
 
+// The line of a runner-up that takes less than the answer when both are simulated; else empty.
+std::string overtakenLine(const Recommendation& recommendation);
 // As report.h. Without `withPath` only the simulated step stands for the critical path.
 nlohmann::json toJson(const Recommendation& recommendation, bool withPath);
 std::string toText(const Recommendation& recommendation, const Query& query, bool withPath);
