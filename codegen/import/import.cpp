@@ -84,8 +84,13 @@ Result<Imported> importPlan(Framework framework, const std::string& text, const 
 
 Result<Imported> readPlan(const std::string& text, const std::string& file,
                           const spec::ModelSpec& model, const LaunchOptions& launch) {
-  if (const std::optional<Framework> framework = frameworkOfFile(text, file))
-    return importPlan(*framework, text, file, model, launch);
+  const std::optional<Framework> framework = frameworkOfFile(text, file);
+  if (text.starts_with("#!") && framework != Framework::kMegatron)
+    return Error(invalidArgument(fmt::format(
+        "{}: of scripts those with Megatron-LM's arguments are read (--micro-batch-size): give the "
+        "file that this one writes or names, torchtitan's TOML or DeepSpeed's JSON",
+        file)));
+  if (framework) return importPlan(*framework, text, file, model, launch);
   Imported imported;
   TRIREME_ASSIGN_OR_RETURN(imported.plan, parseOwn(text, file));
   if (launch != LaunchOptions{})

@@ -283,6 +283,20 @@ TEST(ReadPlan, SaysThatFilesOfAccelerateAreNotRead) {
             "one (deepspeed_config_file), or a plan of trireme");
 }
 
+// As `trireme export --to slurm` writes one.
+TEST(ReadPlan, AsksForTheFileThatAScriptIsAround) {
+  for (const char* inside :
+       {"[model]\n[training]\n", "{\"train_batch_size\": 8}\n", "distributed_type: FSDP\n"}) {
+    const auto imported =
+        readPlan(std::string("#!/bin/bash\ncat > file <<'END'\n") + inside + "END\n", "job.sh",
+                 small::gpt(4), kLaunch);
+    ASSERT_FALSE(imported.has_value());
+    EXPECT_THAT(
+        imported.error().message(),
+        ::testing::HasSubstr("job.sh: of scripts those with Megatron-LM's arguments are read"));
+  }
+}
+
 struct Batch {
   const char* text;
   int64_t batch, micro;
