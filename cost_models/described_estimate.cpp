@@ -383,8 +383,11 @@ Seconds transferTime(const spec::ModelSpec& model, const plan::Plan& plan,
 
 double stepFactor(const plan::Plan& plan, const spec::ClusterSpec& cluster,
                   const spec::StackDescription& stack) {
-  const int64_t node = std::max(cluster.tiers.front().devices, cluster.devicesPerHost());
-  const double nodes = asDouble(plan.numRanks()) / asDouble(node);
+  const int64_t host = cluster.devicesPerHost(), block = cluster.tiers.front().devices;
+  const Ranks ranks = ranksOf(plan);
+  const bool isPartOfHost = host >= block && ranks.perHost > 0 && ranks.perHost < host;
+  const double nodes =
+      asDouble(ranks.all) / asDouble(isPartOfHost ? ranks.perHost : std::max(block, host));
   return 1 + stack.slowdownPerDoubling * std::log2(std::max(1.0, nodes));
 }
 

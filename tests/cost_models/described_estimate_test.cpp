@@ -107,9 +107,6 @@ TEST(DescribedEstimate, GathersShardedParametersThroughOnePort) {
   EXPECT_NEAR(parallel() / whole, 2.5, 1e-6);
 }
 
-// Two stages over four ranks that share, 8 microbatches, 2 bytes per gathered parameter and 4 per
-// reduced gradient. Kept whole, a stage's P parameters take 2 P + 4 P more than shards, in place of
-// two layers gathered and one layer's gradients; what is done 8 times is done once.
 // Four pairs in a machine are no four machines, and links between pairs are no ports. Without its
 // bridges the machine is no faster.
 TEST(DescribedEstimate, BridgedPairsAreNoNodes) {
@@ -124,6 +121,9 @@ TEST(DescribedEstimate, BridgedPairsAreNoNodes) {
   plan.dpShard = 32;
   EXPECT_DOUBLE_EQ(stepFactor(plan, bridged, stack), 1.2);
   EXPECT_EQ(stepFactor(plan, bridged, stack), stepFactor(plan, plain, stack));
+  plan.devicesPerHost = 4;  // eight machines
+  EXPECT_DOUBLE_EQ(stepFactor(plan, bridged, stack), 1.3);
+  plan.devicesPerHost = 0;
 
   const spec::ModelSpec model = spec::loadModel("mpt-1b").value();
   const spec::StackProfile zero3 = spec::loadStack("deepspeed-zero3").value();
@@ -144,6 +144,9 @@ TEST(DescribedEstimate, BridgedPairsAreNoNodes) {
   EXPECT_LT(step(bridged), step(plain));
 }
 
+// Two stages over four ranks that share, 8 microbatches, 2 bytes per gathered parameter and 4 per
+// reduced gradient. Kept whole, a stage's P parameters take 2 P + 4 P more than shards, in place of
+// two layers gathered and one layer's gradients; what is done 8 times is done once.
 TEST(DescribedEstimate, APipelineThatKeepsParametersWholeGathersThemOnce) {
   const spec::ClusterSpec cluster = quietCluster(8, 8);
   const spec::ModelSpec model = small::gpt(8);
