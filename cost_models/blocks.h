@@ -1,4 +1,4 @@
-// Ranks in the blocks of one tier after the other. Internal to cost_models/ (topology.h).
+// Ranks in the blocks of one tier after the other: those of blockOf() in topology.h, and more.
 #pragma once
 #include <cstdint>
 #include <optional>

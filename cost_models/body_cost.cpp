@@ -73,7 +73,7 @@ BodyWalker::BodyWalker(const program::Program& program, const plan::Plan& plan,
         program.segments[i], recomputedOps.empty() ? 0 : recomputedOps[i], cluster.device, stack));
   for (size_t kind = 0; kind < levels_.size(); ++kind)
     levels_[kind] =
-        levelsOf(groupShape(static_cast<GroupKind>(kind), plan), ranksOf(plan), cluster);
+        levelsOf(groupShape(static_cast<GroupKind>(kind), plan), ranksOf(plan, cluster), cluster);
 }
 
 // One walk through a body.

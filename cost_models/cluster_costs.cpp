@@ -20,7 +20,7 @@ Seconds ClusterCosts::send(const program::Program& program, int32_t from, int32_
 
 Seconds ClusterCosts::collective(const program::Program&, const program::Group& group,
                                  program::InstructionKind kind, Bytes payload) const {
-  const Levels levels = levelsOf(groupShape(group.kind, plan_), ranksOf(plan_), cluster_);
+  const Levels levels = levelsOf(groupShape(group.kind, plan_), ranksOf(plan_, cluster_), cluster_);
   switch (kind) {
     case program::InstructionKind::kAllReduce:
       return collectiveTime(spec::CollectiveKind::kAllReduce, payload, levels);

@@ -39,8 +39,8 @@ Setting settingOf(const spec::ModelSpec& model, const plan::Plan& plan,
             plan,
             cluster,
             stack,
-            levelsOf(tensorGroup(plan), ranksOf(plan), cluster),
-            levelsOf(contextGroup(plan), ranksOf(plan), cluster)};
+            levelsOf(tensorGroup(plan), ranksOf(plan, cluster), cluster),
+            levelsOf(contextGroup(plan), ranksOf(plan, cluster), cluster)};
   s.element = asDouble(byteSize(spec::computeDType(precision)));
   s.linear = spec::linearFormat(plan.training);
   s.others = *mathFormatOf(spec::computeDType(precision));

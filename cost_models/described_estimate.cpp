@@ -276,7 +276,7 @@ void fillTimes(const StageSetting& s, const std::vector<StageDescription>& stage
 StageSetting::StageSetting(const DescribedBlocks& ofBlocks, const spec::ModelSpec& ofModel,
                            const plan::Plan& ofPlan, const spec::ClusterSpec& onCluster,
                            const spec::StackDescription& ofStack)
-    : StageSetting(ofBlocks, ofModel, ofPlan, onCluster, ofStack, ranksOf(ofPlan)) {}
+    : StageSetting(ofBlocks, ofModel, ofPlan, onCluster, ofStack, ranksOf(ofPlan, onCluster)) {}
 
 StageSetting::StageSetting(const DescribedBlocks& ofBlocks, const spec::ModelSpec& ofModel,
                            const plan::Plan& ofPlan, const spec::ClusterSpec& onCluster,
@@ -377,14 +377,14 @@ Seconds transferTime(const spec::ModelSpec& model, const plan::Plan& plan,
   Seconds time = sendTime(divided ? border / asDouble(plan.tp) : border, stageLink(plan, cluster));
   if (plan.scatterGather)
     time += collectiveTime(CollectiveKind::kAllGather, border,
-                           levelsOf(tensorGroup(plan), ranksOf(plan), cluster));
+                           levelsOf(tensorGroup(plan), ranksOf(plan, cluster), cluster));
   return time * stack.transferExposed + stack.transferSync;
 }
 
 double stepFactor(const plan::Plan& plan, const spec::ClusterSpec& cluster,
                   const spec::StackDescription& stack) {
   const int64_t host = cluster.devicesPerHost(), block = cluster.tiers.front().devices;
-  const Ranks ranks = ranksOf(plan);
+  const Ranks ranks = ranksOf(plan, cluster);
   const bool isPartOfHost = host >= block && ranks.perHost > 0 && ranks.perHost < host;
   const double nodes =
       asDouble(ranks.all) / asDouble(isPartOfHost ? ranks.perHost : std::max(block, host));

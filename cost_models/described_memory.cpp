@@ -195,7 +195,7 @@ Bytes describedReserve(const plan::Plan& plan, const spec::ClusterSpec& cluster,
   double connections = 0;
   const auto add = [&](const GroupShape& group, Lane lane, double times) {
     if (groupSize(group) == 1) return;
-    const spec::LinkTier& tier = innermostTierOf(group, ranksOf(plan), cluster);
+    const spec::LinkTier& tier = innermostTierOf(group, ranksOf(plan, cluster), cluster);
     connections += times * program::ncclConnections(lane, program::channelsOver(tier.bandwidth));
   };
   add(tensorGroup(plan), Lane::kCollectives, 1);

@@ -36,7 +36,7 @@ Bytes reserveOf(const program::Program& program, const program::Role& role, cons
   if (stack.ncclConnection.count() > 0)
     for (const program::RoleClique& clique : program::cliquesOf(program, role)) {
       const spec::LinkTier& tier =
-          innermostTierOf(groupShape(clique.group, plan), ranksOf(plan), cluster);
+          innermostTierOf(groupShape(clique.group, plan), ranksOf(plan, cluster), cluster);
       connections += program::ncclConnections(clique.lane, program::channelsOver(tier.bandwidth));
     }
   return stack.fixedReserve + stack.gpuReserve + stack.ncclConnection * connections;
@@ -61,7 +61,7 @@ Bytes leastReserve(const plan::Plan& plan, const spec::StackProfile& stack,
   if (cluster.device.kind != spec::DeviceKind::kCuda) return stack.fixedReserve;
   using program::GroupKind;
   using program::Lane;
-  const Ranks ranks = ranksOf(plan);
+  const Ranks ranks = ranksOf(plan, cluster);
   double connections = 0;
   const auto add = [&](GroupKind group, std::initializer_list<Lane> lanes) {
     const spec::LinkTier& tier = innermostTierOf(groupShape(group, plan), ranks, cluster);

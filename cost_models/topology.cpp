@@ -84,12 +84,20 @@ bool anyPipeline(InBlock inBlock, int64_t from, int64_t to, const plan::Plan& pl
   return false;
 }
 
+// Where blocks end: at multiples of so many ranks. Of unlike ones any host may be the last.
+int64_t endsOf(size_t tier, const Ranks& ranks, const spec::ClusterSpec& cluster) {
+  Blocks blocks(ranks, cluster);
+  int64_t block = 0;
+  for (size_t i = 0; i <= tier; ++i) block = blocks.next();
+  return blocks.unlike() ? blocks.unlike()->unit : block;
+}
+
 // The outermost tier that a transfer from one stage to a later one crosses.
 size_t tierBetween(int64_t from, int64_t to, const plan::Plan& plan,
                    const spec::ClusterSpec& cluster) {
   size_t tier = 0;
   while (tier + 1 < cluster.tiers.size() &&
-         anyPipeline(leavesBlock, from, to, plan, blockOf(tier, ranksOf(plan), cluster)))
+         anyPipeline(leavesBlock, from, to, plan, endsOf(tier, ranksOf(plan, cluster), cluster)))
     ++tier;
   return tier;
 }
@@ -99,7 +107,7 @@ size_t tierBetween(int64_t from, int64_t to, const plan::Plan& plan,
 size_t tierBetweenStages(int64_t pipeline, const Ranks& ranks, const spec::ClusterSpec& cluster) {
   size_t tier = 0;
   while (tier + 1 < cluster.tiers.size()) {
-    const int64_t block = blockOf(tier, ranks, cluster);
+    const int64_t block = endsOf(tier, ranks, cluster);
     if (ranks.all <= block || block % pipeline == 0) break;
     ++tier;
   }
@@ -128,7 +136,7 @@ Link slowestLink(size_t outermost, IsCrossed isCrossedAlone, const plan::Plan& p
                  const spec::ClusterSpec& cluster) {
   Link slowest = sharedLink(outermost, sendingOf(plan), cluster);
   for (size_t tier = 0; tier < outermost; ++tier) {
-    if (!isCrossedAlone(blockOf(tier, ranksOf(plan), cluster))) continue;
+    if (!isCrossedAlone(endsOf(tier, ranksOf(plan, cluster), cluster))) continue;
     const Link link = sharedLink(tier, sendingOf(plan), cluster);
     slowest.latency = std::max(slowest.latency, link.latency);
     slowest.bandwidth = std::min(slowest.bandwidth, link.bandwidth);
@@ -165,13 +173,15 @@ GroupShape groupShape(GroupKind kind, const plan::Plan& plan) {
 
 int64_t groupSize(const GroupShape& shape) { return shape.inner.size * shape.outer.size; }
 
-Ranks ranksOf(const plan::Plan& plan) {
-  return ranksOn(plan.devicesPerHost, plan.numRanks(), plan.tp);
+Ranks ranksOf(const plan::Plan& plan, const spec::ClusterSpec& cluster) {
+  return ranksOn(plan.devicesPerHost, plan.numRanks(), plan.tp, cluster);
 }
 
-Ranks ranksOn(int64_t devicesPerHost, int64_t ranks, int64_t tp) {
-  const auto alike =
-      devicesPerHost > 0 ? plan::ranksPerHost(ranks, tp, devicesPerHost) : std::optional<int64_t>();
+Ranks ranksOn(int64_t devicesPerHost, int64_t ranks, int64_t tp, const spec::ClusterSpec& cluster) {
+  const int64_t host = cluster.devicesPerHost();
+  const int64_t used = devicesPerHost > 0 && host > 0 ? std::min(devicesPerHost, host)
+                                                      : std::max(devicesPerHost, host);
+  const auto alike = used > 0 ? plan::ranksPerHost(ranks, tp, used) : std::optional<int64_t>();
   return {ranks, tp, alike.value_or(0)};
 }
 
@@ -182,7 +192,7 @@ int64_t blockOf(size_t tier, const Ranks& ranks, const spec::ClusterSpec& cluste
 }
 
 std::string partlyFilled(const plan::Plan& plan, const spec::ClusterSpec& cluster) {
-  const Ranks ranks = ranksOf(plan);
+  const Ranks ranks = ranksOf(plan, cluster);
   Blocks blocks(ranks, cluster);
   for (size_t i = 0; i + 1 < cluster.tiers.size(); ++i) {
     const spec::LinkTier& tier = cluster.tiers[i];
@@ -304,13 +314,13 @@ Link stageLink(const plan::Plan& plan, const spec::ClusterSpec& cluster) {
   TRIREME_CHECK(!cluster.tiers.empty());
   const int64_t perStage = plan::stageStride(plan);
   return slowestLink(
-      tierBetweenStages(plan.pp * perStage, ranksOf(plan), cluster),
+      tierBetweenStages(plan.pp * perStage, ranksOf(plan, cluster), cluster),
       [&](int64_t block) { return perStage < block; }, plan, cluster);
 }
 
 std::vector<Link> stageLinks(const plan::Plan& plan, const spec::ClusterSpec& cluster) {
   const int64_t perStage = plan::stageStride(plan);
-  const Ranks ranks = ranksOf(plan);
+  const Ranks ranks = ranksOf(plan, cluster);
   const size_t outermost = tierBetweenStages(plan.pp * perStage, ranks, cluster);
   bool areAlike = true;  // no block of an inner tier has two stages
   for (size_t tier = 0; tier < outermost; ++tier)
@@ -344,7 +354,8 @@ bool isFaster(const Link& a, const Link& b) {
 
 // With the stages of a replica next to each other.
 bool anyHopIsFaster(plan::Plan plan, const spec::ClusterSpec& cluster) {
-  if (blockOf(0, ranksOf(plan), cluster) <= plan.tp * plan.cp) return false;  // all leave nodes
+  if (blockOf(0, ranksOf(plan, cluster), cluster) <= plan.tp * plan.cp)
+    return false;  // all leave nodes
   for (const int64_t chunks : {1, 2}) {
     plan.virtualStages = chunks;
     plan.rankOrder = plan::RankOrder::kTpCpDpPp;
@@ -362,7 +373,7 @@ bool anyHopIsFaster(plan::Plan plan, const spec::ClusterSpec& cluster) {
 bool stagesAreNearerInside(const plan::Plan& plan, const spec::ClusterSpec& cluster,
                            Nearness nearness) {
   TRIREME_CHECK(!cluster.tiers.empty());
-  const Ranks ranks = ranksOf(plan);
+  const Ranks ranks = ranksOf(plan, cluster);
   const int64_t inside = plan.tp * plan.cp, outside = inside * plan.dp();
   const size_t near = tierBetweenStages(plan.pp * inside, ranks, cluster);
   const size_t far = tierBetweenStages(plan.pp * outside, ranks, cluster);

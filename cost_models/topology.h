@@ -49,9 +49,9 @@ int64_t groupSize(const GroupShape& shape);
 struct Ranks {
   int64_t all = 1, together = 1, perHost = 0;
 };
-Ranks ranksOf(const plan::Plan& plan);
-// On hosts of which the ranks go to so many devices (plan::Plan::devicesPerHost).
-Ranks ranksOn(int64_t devicesPerHost, int64_t ranks, int64_t tp);
+Ranks ranksOf(const plan::Plan& plan, const spec::ClusterSpec& cluster);
+// On hosts of which the ranks go to so many devices (plan::Plan::devicesPerHost; 0: to all).
+Ranks ranksOn(int64_t devicesPerHost, int64_t ranks, int64_t tp, const spec::ClusterSpec& cluster);
 
 // Whether blocks of the tier are parts of a host, of clusters that say how large hosts are.
 bool isPartOfHost(size_t tier, const spec::ClusterSpec& cluster);

@@ -118,6 +118,14 @@ plan::Plan asLaunched(plan::Plan plan, int64_t launched, const spec::ClusterSpec
 std::string otherHostsNote(const plan::Plan& plan, const std::string& file, int64_t launched,
                            const spec::ClusterSpec& cluster) {
   const int64_t host = cluster.devicesPerHost(), ranks = plan.numRanks();
+  const auto here = plan::ranksPerHost(ranks, plan.tp, host), there = plan::ranksPerHost(plan);
+  const bool isPart = launched == 0 && plan.devicesPerHost > 0 && plan.devicesPerHost < host;
+  if (isPart && here && there && *there < *here)
+    return fmt::format(
+        "{}: devices_per_host {}: priced are {} on each of {} hosts of {} devices, which cluster "
+        "'{}' has; without it they fill {}",
+        file, plan.devicesPerHost, counted(*there, "rank"), ranks / *there, host, cluster.name,
+        counted(ranks / *here, "host"));
   if (host == 0 || launched <= host) return "";
   const int64_t hosts = (ranks + launched - 1) / launched, block = cluster.tiers.front().devices;
   const int64_t ofPrice = (ranks + host - 1) / host;

@@ -56,7 +56,8 @@ std::string otherStackNote(const plan::Plan& plan, const std::string& file,
 // A plan whose launcher starts `launched` ranks on every host (0: it is not said), to be priced so
 // on the cluster's hosts, if they have as many devices.
 plan::Plan asLaunched(plan::Plan plan, int64_t launched, const spec::ClusterSpec& cluster);
-// Of a plan from `file` with more ranks on a host than the cluster's have: what is priced instead.
+// Of a plan from `file` with more ranks on a host than the cluster's have: what is priced instead;
+// with fewer, by its own devicesPerHost and not its launcher's, though they would fill hosts: so.
 // Empty if that is the same, as all are in one block of the innermost tier.
 std::string otherHostsNote(const plan::Plan& plan, const std::string& file, int64_t launched,
                            const spec::ClusterSpec& cluster);

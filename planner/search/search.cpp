@@ -65,7 +65,7 @@ Status noLayout(int64_t devices, std::vector<Rejection> rejections) {
 // How ranks lie over the tiers, as far as block costs depend on it: of Trireme's own programs over
 // which links tp ranks talk.
 std::vector<int64_t> linksOf(const Query& query, const plan::Plan& plan) {
-  const cost::Ranks ranks = cost::ranksOf(plan);
+  const cost::Ranks ranks = cost::ranksOf(plan, query.cluster);
   if (!query.stack.ownPrograms) return innerBlocks(query, ranks);
   std::vector<int64_t> place;
   for (const cost::Level& level : cost::levelsOf(cost::tensorGroup(plan), ranks, query.cluster))

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <optional>
 
+#include "cost_models/blocks.h"
 #include "cost_models/body_cost.h"
 #include "cost_models/collectives.h"
 #include "cost_models/compute.h"
@@ -311,10 +312,14 @@ bool mayHoldUnevenly(const Query& query, const plan::Plan& plan, const BlockCost
 }
 
 std::vector<int64_t> innerBlocks(const Query& query, const cost::Ranks& ranks) {
-  std::vector<int64_t> blocks;
-  for (size_t i = 0; i + 1 < query.cluster.tiers.size(); ++i)
-    blocks.push_back(std::min(cost::blockOf(i, ranks, query.cluster), ranks.all));
-  return blocks;
+  std::vector<int64_t> sizes;
+  cost::Blocks blocks(ranks, query.cluster);
+  for (size_t i = 0; i + 1 < query.cluster.tiers.size(); ++i) {
+    sizes.push_back(std::min(blocks.next(), ranks.all));
+    if (const auto& unlike = blocks.unlike())
+      sizes.insert(sizes.end(), {unlike->unit, unlike->count, unlike->numLarger});
+  }
+  return sizes;
 }
 
 Result<BlockCosts> probeBlocks(const Query& query, const plan::Plan& like,

@@ -124,7 +124,8 @@ int64_t hostOf(const Query& query, const Group& group) {
 }  // namespace
 
 cost::Ranks ranksOf(const Query& query, const Group& group) {
-  return cost::ranksOn(hostOf(query, group), group.tp * group.pp * group.cp * group.dp, group.tp);
+  return cost::ranksOn(hostOf(query, group), group.tp * group.pp * group.cp * group.dp, group.tp,
+                       query.cluster);
 }
 
 namespace {

@@ -151,8 +151,8 @@ Seconds reductionBound(const Query& query, const plan::Plan& plan, const BlockCo
     const double shards = data.sharesState ? static_cast<double>(data.members) : 1;
     reduced += cost::leastCollectiveTime(
         CollectiveKind::kAllReduce, Bytes(blocks.tiedElements * data.stateBytes / shards), 1,
-        cost::levelsOf(cost::groupShape(GroupKind::kEmbedding, plan), cost::ranksOf(plan),
-                       query.cluster));
+        cost::levelsOf(cost::groupShape(GroupKind::kEmbedding, plan),
+                       cost::ranksOf(plan, query.cluster), query.cluster));
   }
   if (!overlaps) return reduced;
   if (query.cluster.device.kind == spec::DeviceKind::kHost)
@@ -183,7 +183,8 @@ Seconds gatherBound(const plan::Plan& plan, const BlockCosts& blocks, const Stag
 cost::OnceTimes stepBound(const Query& query, const plan::Plan& plan, const BlockCosts& blocks,
                           const StageLoad& load, const StepQuestion& stage) {
   const auto levels = [&](GroupKind kind) {
-    return cost::levelsOf(cost::groupShape(kind, plan), cost::ranksOf(plan), query.cluster);
+    return cost::levelsOf(cost::groupShape(kind, plan), cost::ranksOf(plan, query.cluster),
+                          query.cluster);
   };
   const DataAxis data{levels(GroupKind::kDp), plan.dp(),
                       plan.stateSharding == plan::StateSharding::kOptimizer,

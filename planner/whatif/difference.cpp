@@ -89,6 +89,7 @@ Result<Difference> compareQueries(const std::string& beforeName, const Query& be
   plan::Plan same = a->plan;
   same.training = after.training;
   same.stack = b->plan.stack;
+  same.devicesPerHost = b->plan.numRanks() == same.numRanks() ? b->plan.devicesPerHost : 0;
   priceSamePlan(same, after, result);
   return result;
 }

@@ -174,7 +174,8 @@ Result<Query> queryAt(const Sweep& sweep, const SweepPoint& point) {
 static bool mayShareBlocks(const Query& query, const plan::Plan& plan) {
   const spec::ClusterSpec& cluster = query.cluster;
   if (cluster.tiers.size() < 2 || cluster.tiers.front().devices == cluster.numDevices) return false;
-  const cost::Levels tensor = cost::levelsOf(cost::tensorGroup(plan), cost::ranksOf(plan), cluster);
+  const cost::Levels tensor =
+      cost::levelsOf(cost::tensorGroup(plan), cost::ranksOf(plan, cluster), cluster);
   return std::all_of(tensor.begin(), tensor.end(), [&](const cost::Level& level) {
     return level.tier == &cluster.tiers.front();
   });
@@ -187,7 +188,7 @@ CostFunctions PointPlanner::costsOf(const Query& query, const SweepPoint& point)
                   own = costs.blocks](const plan::Plan& plan) mutable -> Result<SharedBlocks> {
     const BlocksKey key{point.hardware, point.sequence,       plan.tp, plan.cp, plan.microbatchSize,
                         plan.recompute, plan.sequenceParallel};
-    const HereKey hereKey{key, innerBlocks(query, cost::ranksOf(plan))};
+    const HereKey hereKey{key, innerBlocks(query, cost::ranksOf(plan, query.cluster))};
     if (const auto found = here.find(hereKey); found != here.end()) return found->second;
     SharedBlocks blocks;
     const auto known = blocks_.find(key);

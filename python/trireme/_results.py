@@ -289,7 +289,8 @@ class _Answer:
 class Search(_Answer):
     """The fastest plan, what was proved about it, and which others lost.
 
-    gpus_used of gpus_available; idle_because says why not all. search_seconds: that the search took.
+    gpus_used of gpus_available; idle_because says why not all, partly_filled how they lie on hosts or
+    racks that they do not fill. search_seconds: that the search took.
     """
 
     plan: Plan
@@ -302,6 +303,7 @@ class Search(_Answer):
     certificate: Certificate
     search_seconds: float
     idle_because: str = ""
+    partly_filled: str = ""
 
     def __repr__(self) -> str:
         return (

@@ -31,10 +31,11 @@ TEST(Blocks, AreAsManyRanksAsLaunchersStartOnAHost) {
   EXPECT_EQ(sizesOf({{5, 4}}, {20, 4, 4}, nodes), (Sizes{5}));
   EXPECT_EQ(sizesOf({{20, 1}}, {20, 1}, nodes), (Sizes{20}));
   EXPECT_EQ(sizesOf({{8, 1}}, {32, 8, 4}, nodes), (Sizes{4, 2}));  // groups of two hosts
-  EXPECT_EQ(ranksOn(5, 20, 1).perHost, 5);
-  EXPECT_EQ(ranksOn(8, 20, 1).perHost, 0);
-  EXPECT_EQ(ranksOn(8, 12, 2).perHost, 6);
-  EXPECT_EQ(ranksOn(0, 16, 1).perHost, 0);
+  EXPECT_EQ(ranksOn(5, 20, 1, nodes).perHost, 5);
+  EXPECT_EQ(ranksOn(8, 20, 1, nodes).perHost, 0);
+  EXPECT_EQ(ranksOn(8, 12, 2, nodes).perHost, 6);
+  EXPECT_EQ(ranksOn(0, 16, 1, nodes).perHost, 8);
+  EXPECT_EQ(ranksOn(10, 20, 2, nodes).perHost, 0);  // hosts have 8
 }
 
 // Two ranks on each of 37 trays of 4: racks have 18 of them.
@@ -67,6 +68,24 @@ TEST(Blocks, HaveWholeHosts) {
   plan.tp = plan.devicesPerHost = 4;
   plan.dpReplicate = 37;
   EXPECT_EQ(partlyFilled(plan, racks), "48 or 52 ranks in each of 3 blocks of inner (72 devices)");
+}
+
+// A rack ends at 52, within the second pipeline of 8 and between its stages of 4: a transfer there
+// leaves it. Racks of 68 end where pipelines do not, either; of 64 none is parted.
+TEST(Blocks, ThatAreUnlikePartPipelines) {
+  spec::ClusterSpec racks = small::cluster(1152, 72);
+  racks.hostDevices = 4;
+  plan::Plan plan;
+  plan.tp = plan.devicesPerHost = 4;
+  plan.pp = 2;
+  plan.rankOrder = plan::RankOrder::kTpCpPpDp;
+  const auto bandwidth = [&](int64_t replicas) {
+    plan.dpReplicate = replicas;
+    return stageLink(plan, racks).bandwidth;
+  };
+  EXPECT_EQ(bandwidth(16), racks.tiers[0].sustained());  // 64 in each of two
+  EXPECT_LT(bandwidth(19), racks.tiers[0].sustained());
+  EXPECT_LT(bandwidth(17), racks.tiers[0].sustained());
 }
 
 // Members of every group in every block, counted one by one: the tier has the fewest of them.

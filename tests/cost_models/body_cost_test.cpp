@@ -59,7 +59,8 @@ TEST(BodyWalker, ARepeatCountsItsSpanOncePerLayer) {
   const WalkedBody walked = f.walk();
   EXPECT_NEAR(walked.outside.compute.count(), 2 * kSegment.count(), 1e-15);
   EXPECT_NEAR(walked.repeated.compute.count(), 5 * kSegment.count(), 1e-15);
-  const Levels tp = levelsOf(groupShape(GroupKind::kTp, f.plan), ranksOf(f.plan), f.cluster);
+  const Levels tp =
+      levelsOf(groupShape(GroupKind::kTp, f.plan), ranksOf(f.plan, f.cluster), f.cluster);
   EXPECT_NEAR(walked.repeated.communication(GroupKind::kTp).count(),
               5 * allReduceTime(Bytes(2000), tp).count(), 1e-15);
   EXPECT_EQ(walked.outside.communication(GroupKind::kTp), Seconds(0));
@@ -81,7 +82,8 @@ TEST(BodyWalker, GathersAreCountedByWhatTheyProduce) {
   Fixture f;
   f.role.buffers[0].elements = 250;
   f.add(InstructionKind::kAllGather).group = GroupKind::kTp;
-  const Levels tp = levelsOf(groupShape(GroupKind::kTp, f.plan), ranksOf(f.plan), f.cluster);
+  const Levels tp =
+      levelsOf(groupShape(GroupKind::kTp, f.plan), ranksOf(f.plan, f.cluster), f.cluster);
   const BodyCost cost = f.walk().total();
   EXPECT_EQ(cost.gather[static_cast<size_t>(GroupKind::kTp)], allGatherTime(Bytes(2000), tp));
   EXPECT_EQ(cost.reduce[static_cast<size_t>(GroupKind::kTp)], Seconds(0));
@@ -115,7 +117,8 @@ void addLayers(Fixture& f, int32_t count, int numBeside) {
 }
 
 Seconds tpReduction(const Fixture& f) {
-  const Levels tp = levelsOf(groupShape(GroupKind::kTp, f.plan), ranksOf(f.plan), f.cluster);
+  const Levels tp =
+      levelsOf(groupShape(GroupKind::kTp, f.plan), ranksOf(f.plan, f.cluster), f.cluster);
   return allReduceTime(Bytes(2000), tp);
 }
 
@@ -185,7 +188,8 @@ TEST(BodyWalker, ReductionsOverDpAreBesideTheBody) {
   f.add(InstructionKind::kCompute);
   reduce();
   f.add(InstructionKind::kCompute);
-  const Levels dp = levelsOf(groupShape(GroupKind::kDp, f.plan), ranksOf(f.plan), f.cluster);
+  const Levels dp =
+      levelsOf(groupShape(GroupKind::kDp, f.plan), ranksOf(f.plan, f.cluster), f.cluster);
   const Seconds r = allReduceTime(Bytes(2000), dp);
   ASSERT_GT(r, kSegment);
   const WalkedBody walked = f.walk();

@@ -197,7 +197,7 @@ TEST(DescribedEstimate, ReducesShardedGradientsInEveryBackward) {
   plan.dpShard = 8;
   plan.microbatchSize = 1;
   const DescribedBlocks blocks = describeBlocks(model, plan, cluster, stack);
-  const Levels levels = levelsOf(shardGroup(plan), ranksOf(plan), cluster);
+  const Levels levels = levelsOf(shardGroup(plan), ranksOf(plan, cluster), cluster);
   const auto reduce = [&](double parameters) {
     return collectiveTime(spec::CollectiveKind::kReduceScatter, Bytes(4 * parameters), levels);
   };

@@ -197,7 +197,7 @@ TEST(Estimate, OverlapHidesTheReductionOfLayers) {
     }
     const Estimate e = estimated(model, plan, cluster);
     const StageCost& stage = e.stages[0];
-    const Levels dp = levelsOf(groupShape(GroupKind::kDp, plan), ranksOf(plan), cluster);
+    const Levels dp = levelsOf(groupShape(GroupKind::kDp, plan), ranksOf(plan, cluster), cluster);
     const double r = allReduceTime(Bytes(3145728), dp).count();
     const double b = stage.backward[0].repeated.total().count() / 8;
     const double embedding =

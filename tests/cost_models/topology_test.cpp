@@ -350,7 +350,7 @@ TEST(StageLink, OfStagesInsideIsThatOfAReplica) {
 // Every rank, every stage, every tier: whether the rank of the stage is in another block.
 size_t tierByRanks(const plan::Plan& plan, int64_t from, int64_t to,
                    const spec::ClusterSpec& cluster) {
-  const Ranks ranks = ranksOf(plan);
+  const Ranks ranks = ranksOf(plan, cluster);
   size_t tier = 0;
   for (int64_t rank = 0; rank < ranks.all; ++rank) {
     plan::RankCoordinates c = plan::coordinatesOf(rank, plan);
@@ -409,7 +409,7 @@ TEST(StageLink, IsNoFasterThanTheSlowestPairOfRanks) {
   for (auto [plan, cluster] : manyLayouts()) {
     cluster.tiers.front().bandwidth = BytesPerSecond(1e9);
     cluster.tiers.front().latency = Seconds(1e-3);
-    const Ranks ranks = ranksOf(plan);
+    const Ranks ranks = ranksOf(plan, cluster);
     bool isInside = false;
     for (int64_t rank = 0; rank < ranks.all; ++rank) {
       plan::RankCoordinates c = plan::coordinatesOf(rank, plan);

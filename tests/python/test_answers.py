@@ -39,6 +39,12 @@ def test_a_plan_is_that_of_the_command(command: Any) -> None:
     assert (p.batch, p.seq, p.precision, p.stack) == (1536, 2048, "bf16", "megatron-core")
 
 
+def test_partly_filled_hosts_are_told(command: Any) -> None:
+    best = trireme.plan("llama3-8b", "gb200-nvl72", gpus=148, batch=148, seq=8192, stack="megatron-core")
+    assert best.partly_filled == best.to_dict()["partlyFilled"]
+    assert "ranks in each of" in best.partly_filled
+
+
 def test_pins_and_the_outlook_are_those_of_the_command(command: Any) -> None:
     pins = {"tp": 2, "recompute": "none", "sequence_parallel": True, "top": 2, "layers": [6, 6]}
     flags = "--tp 2 --recompute none --sequence-parallel on --top 2 --layers 6,6 --explain".split()

@@ -261,6 +261,22 @@ TEST(OtherHosts, AreNotedWhereTheirLinksAreOthers) {
   EXPECT_EQ(note(8), "");
 }
 
+// Made where hosts have 4.
+TEST(OtherHosts, AreNotedWhereThePlanSaysThatItDoesNotFillThem) {
+  const spec::ClusterSpec cluster = small::cluster(64, 8);
+  plan::Plan plan;
+  plan.dpReplicate = 16;
+  plan.devicesPerHost = 4;
+  EXPECT_EQ(otherHostsNote(plan, "p.yaml", 0, cluster),
+            "p.yaml: devices_per_host 4: priced are 4 ranks on each of 4 hosts of 8 devices, which "
+            "cluster 'small' has; without it they fill 2 hosts");
+  plan.devicesPerHost = 8;
+  EXPECT_EQ(otherHostsNote(plan, "p.yaml", 0, cluster), "");
+  plan.dpReplicate = 20;  // which fill none
+  plan.devicesPerHost = 5;
+  EXPECT_EQ(otherHostsNote(plan, "p.yaml", 0, cluster), "");
+}
+
 // Of searches' own places a plan says nothing, and what it says itself stands.
 TEST(AsLaunched, FewerRanksOnAHostThanItHasDevicesAreThePlans) {
   const spec::ClusterSpec cluster = small::cluster(64, 8);

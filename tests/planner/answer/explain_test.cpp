@@ -140,6 +140,7 @@ int expectCutsOfTheSearch(const Query& query) {
     if (!isUncut || a.outcome == Outcome::kForbidden) continue;
     Query pinned = query;
     pinned.pins = allButTheCut(a.plan);
+    if (!query.stack.ownPrograms) pinned.pins.overlapReductions.reset();
     const auto best = searchPlan(pinned, modelCosts(pinned));
     EXPECT_EQ(best.has_value(), a.outcome != Outcome::kDoesNotFit) << toLine(a);
     if (!best.has_value() || a.outcome == Outcome::kDoesNotFit) continue;
