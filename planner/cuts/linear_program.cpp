@@ -45,10 +45,9 @@ int LinearProgram::addColumn(double least) {
 // A value and the factors, up to whole lanes.
 size_t LinearProgram::width() const { return (1 + numColumns() + kLanes - 1) / kLanes * kLanes; }
 
-int LinearProgram::addRow(const Entries& entries, double least) {
+void LinearProgram::addRow(const Entries& entries, double least) {
   rows_.push_back({entries, least});
   if (!costs_.empty()) append(rows_.size() - 1);
-  return static_cast<int>(rows_.size()) - 1;
 }
 
 void LinearProgram::setCosts(std::vector<double> costs) {

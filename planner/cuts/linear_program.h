@@ -23,7 +23,7 @@ class LinearProgram {
   using Entries = std::vector<std::pair<int, double>>;  // column, a_j
 
   int addColumn(double least);  // all of them before the first row
-  int addRow(const Entries& entries, double least);
+  void addRow(const Entries& entries, double least);
   void setCosts(std::vector<double> costs);  // of all columns; the next solution starts anew
 
   // From the last solution on. False: there is none, or none was found.
