@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "cost_models/topology.h"
+#include "ir/base/format.h"
 #include "planner/answer/report.h"
 #include "planner/answer/table_lines.h"
 #include "planner/certainty.h"
