@@ -385,9 +385,9 @@ double stepFactor(const plan::Plan& plan, const spec::ClusterSpec& cluster,
                   const spec::StackDescription& stack) {
   const int64_t host = cluster.devicesPerHost(), block = cluster.tiers.front().devices;
   const Ranks ranks = ranksOf(plan, cluster);
-  const bool isPartOfHost = host >= block && ranks.perHost > 0 && ranks.perHost < host;
+  const bool fillsPart = host >= block && ranks.perHost > 0 && ranks.perHost < host;
   const double nodes =
-      asDouble(ranks.all) / asDouble(isPartOfHost ? ranks.perHost : std::max(block, host));
+      asDouble(ranks.all) / asDouble(fillsPart ? ranks.perHost : std::max(block, host));
   return 1 + stack.slowdownPerDoubling * std::log2(std::max(1.0, nodes));
 }
 

@@ -118,6 +118,7 @@ plan::Plan asLaunched(plan::Plan plan, int64_t launched, const spec::ClusterSpec
 std::string otherHostsNote(const plan::Plan& plan, const std::string& file, int64_t launched,
                            const spec::ClusterSpec& cluster) {
   const int64_t host = cluster.devicesPerHost(), ranks = plan.numRanks();
+  if (host == 0) return "";
   const auto here = plan::ranksPerHost(ranks, plan.tp, host), there = plan::ranksPerHost(plan);
   const bool isPart = launched == 0 && plan.devicesPerHost > 0 && plan.devicesPerHost < host;
   if (isPart && here && there && *there < *here)
@@ -126,7 +127,7 @@ std::string otherHostsNote(const plan::Plan& plan, const std::string& file, int6
         "'{}' has; without it they fill {}",
         file, plan.devicesPerHost, counted(*there, "rank"), ranks / *there, host, cluster.name,
         counted(ranks / *here, "host"));
-  if (host == 0 || launched <= host) return "";
+  if (launched <= host) return "";
   const int64_t hosts = (ranks + launched - 1) / launched, block = cluster.tiers.front().devices;
   const int64_t ofPrice = (ranks + host - 1) / host;
   const bool isInBlock = host < block && ofPrice * host <= block;

@@ -272,6 +272,12 @@ TEST(OtherHosts, AreNotedWhereThePlanSaysThatItDoesNotFillThem) {
             "cluster 'small' has; without it they fill 2 hosts");
   plan.devicesPerHost = 8;
   EXPECT_EQ(otherHostsNote(plan, "p.yaml", 0, cluster), "");
+  spec::ClusterSpec unknown = cluster;  // one switch of 64, of which no host is known
+  unknown.tiers.erase(unknown.tiers.begin());
+  ASSERT_EQ(unknown.devicesPerHost(), 0);
+  EXPECT_EQ(otherHostsNote(plan, "p.yaml", 0, unknown), "");
+  EXPECT_EQ(otherHostsNote(plan, "p.yaml", 8, unknown), "");
+  EXPECT_EQ(asLaunched(plan, 4, unknown), plan);
   plan.dpReplicate = 20;  // which fill none
   plan.devicesPerHost = 5;
   EXPECT_EQ(otherHostsNote(plan, "p.yaml", 0, cluster), "");
