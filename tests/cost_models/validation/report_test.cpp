@@ -176,8 +176,8 @@ TEST(Sweeps, RowsOfOneLayoutCountOnce) {
 TEST(Report, ComparesPeakMemoryFitsAndIntervals) {
   std::vector<PredictedRow> rows = {predicted("a", 10, 11), predicted("b", 10, 11)};
   rows[0].row.notes = "peak_mem_gib=50";  // 60 GiB are 20 % more
-  rows[0].prediction->interval = Interval{Seconds(9), Seconds(10)};
-  rows[1].prediction->interval = Interval{Seconds(10.5), Seconds(12)};
+  rows[0].prediction->interval = Interval{{Seconds(9), Seconds(10)}};
+  rows[1].prediction->interval = Interval{{Seconds(10.5), Seconds(12)}};
   rows[1].prediction->fits = false;
   const ValidationReport report = reportOn(rows);
   EXPECT_EQ(report.memory.count, 1);
@@ -196,7 +196,7 @@ std::vector<PredictedRow> everything() {
   rows[0].row.notes = "peak_mem_gib=50";
   rows[0].row.source = std::string(200, 'x');
   rows[0].prediction->assumptions = {"(R7) vp unpublished: 1"};
-  rows[1].prediction->interval = Interval{Seconds(8), Seconds(10)};
+  rows[1].prediction->interval = Interval{{Seconds(8), Seconds(10)}};
   return rows;
 }
 
@@ -260,7 +260,7 @@ TEST(PrintRows, AppendsThePredictionToTheCells) {
   ASSERT_TRUE(file.has_value());
   std::vector<PredictedRow> rows = {predicted("a", 10, 11), skipped("why, then?"),
                                     predicted("c", 10, 8)};
-  rows[2].prediction->interval = Interval{Seconds(7), Seconds(9)};
+  rows[2].prediction->interval = Interval{{Seconds(7), Seconds(9)}};
   rows[2].prediction->fits = false;
   rows[2].row.iterTime.reset();
   const std::string printed = printRows(file->records, rows);
