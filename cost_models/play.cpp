@@ -68,16 +68,20 @@ class FlushPlayer::Player {
   // After run(): the chain of tasks that held each other up, from the first to the last.
   std::vector<PathItem> path() const {
     std::vector<PathItem> items;
-    for (uint32_t next = lastStep(); next != order_.start();) {
-      const Step& step = order_.steps[next];
-      const bool waits = arrivalOf(next) > ends_[step.before];
-      const uint32_t from = waits ? waitedFor(order_.steps[firstOfRow(next)]) : step.before;
-      items.push_back(itemOf(next, ends_[from],
-                             (waits ? arrivalOf(next) - ends_[from] : Seconds(0)) + stopOf(step)));
-      next = from;
-    }
+    backwards([&](uint32_t at, uint32_t from, bool waits) {
+      items.push_back(
+          itemOf(at, ends_[from],
+                 (waits ? arrivalOf(at) - ends_[from] : Seconds(0)) + stopOf(order_.steps[at])));
+    });
     std::reverse(items.begin(), items.end());
     return items;
+  }
+
+  // After run(): of that chain.
+  std::vector<uint32_t> passes() const {
+    std::vector<uint32_t> passes(order_.numPasses());
+    backwards([&](uint32_t at, uint32_t, bool) { ++passes[order_.steps[at].pass]; });
+    return passes;
   }
 
   // After run(): what each stage is busy with, in order.
@@ -104,6 +108,18 @@ class FlushPlayer::Player {
       if (usesSlots_) shortest_ = std::min(shortest_, stage.shortest());
       durations_.insert(durations_.end(), stage.weights.begin(), stage.weights.end());
       durations_.resize(durations_.size() + chunks - stage.weights.size());
+    }
+  }
+
+  // The chain from its end: a task, what it began behind, and whether that is its input.
+  template <typename Visit>
+  void backwards(const Visit& visit) const {
+    for (uint32_t next = lastStep(); next != order_.start();) {
+      const Step& step = order_.steps[next];
+      const bool waits = arrivalOf(next) > ends_[step.before];
+      const uint32_t from = waits ? waitedFor(order_.steps[firstOfRow(next)]) : step.before;
+      visit(next, from, waits);
+      next = from;
     }
   }
 
@@ -244,15 +260,23 @@ Simulation FlushPlayer::play(const Pipeline& pipeline, bool keepsTasks) {
   return result;
 }
 
-Seconds FlushPlayer::timeOf(const Pipeline& pipeline) {
-  const Seconds closedForm = pipelineTime(pipeline);
-  if (isClosed(pipeline)) return closedForm;
+Chain FlushPlayer::chainOf(const Pipeline& pipeline) {
+  const auto order = orderOf(pipeline);
+  Player player(pipeline, *order, *this);
+  const Seconds length = player.run();
+  return {length, order->chunks, player.passes()};
+}
+
+Seconds FlushPlayer::timeOf(const Pipeline& pipeline, Chain* chain) {
   const auto played = [&](const Shape& shape) {
     const auto order = orderOf(shape, 0);
     return Player(pipeline, *order, *this).run();
   };
+  if (chain != nullptr) *chain = chainOf(pipeline);
+  const Seconds closedForm = pipelineTime(pipeline);
+  if (isClosed(pipeline)) return closedForm;
   Shape shape = shapeOf(pipeline);
-  const Seconds alone = played(shape);
+  const Seconds alone = chain != nullptr ? chain->length : played(shape);
   if (!pipeline.postValidation) return std::max(closedForm, alone);
   shape.isTwice = true;
   return std::max(closedForm, played(shape) - alone);

@@ -30,13 +30,29 @@ Simulation play(const Pipeline& pipeline, bool keepsTasks = true);
 // With post-validation the longer of pipelineTime and what a second flush adds to one.
 Seconds flushTime(const Pipeline& pipeline);
 
-// Both, for many pipelines of a few shapes, whose times alone differ: the order of the tasks, and
-// what each waits for, is worked out once for a schedule, numbers of stages, chunks and
+// The critical path of a flush played, without its order: how often it takes which pass.
+struct Chain {
+  Seconds length;  // hops and transfers included
+  size_t chunks = 0;
+  std::vector<uint32_t> passes;  // by stage, direction (forward, backward, weights), chunk
+
+  uint32_t& passesAt(size_t stage, size_t direction, size_t chunk) {
+    return passes[(stage * TaskOrder::kDirections + direction) * chunks + chunk];
+  }
+  uint32_t passesAt(size_t stage, size_t direction, size_t chunk) const {
+    return passes[(stage * TaskOrder::kDirections + direction) * chunks + chunk];
+  }
+};
+
+// All of them, for many pipelines of a few shapes, whose times alone differ: the order of the
+// tasks, and what each waits for, is worked out once for a schedule, numbers of stages, chunks and
 // microbatches, and receivesIntoSlots.
 class FlushPlayer {
  public:
   Simulation play(const Pipeline& pipeline, bool keepsTasks = true);
-  Seconds timeOf(const Pipeline& pipeline);
+  // flushTime(), and where asked for the chain of the flush played.
+  Seconds timeOf(const Pipeline& pipeline, Chain* chain = nullptr);
+  Chain chainOf(const Pipeline& pipeline);
   // Of the stages of such a pipeline from `first` on (tail_player.h).
   std::shared_ptr<const TaskOrder> orderOf(const Pipeline& pipeline, size_t first = 0);
   // Forgets what it worked out if that has become much, tens of megabytes.

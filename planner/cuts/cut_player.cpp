@@ -4,16 +4,21 @@
 #include <cmath>
 #include <numeric>
 
+#include "planner/cuts/chains.h"
 #include "planner/cuts/cuts.h"
 #include "planner/rounding.h"
 
 namespace trireme::planner {
 namespace {
 
-// Chunks that a layer is moved from and to at first; twice as many where that does not help.
-constexpr size_t kFirstEnds = 3;
-
 bool isFaster(Seconds a, Seconds b) { return a < b * (1 - kTie); }
+
+std::vector<double> layersOf(const Counts& counts) {
+  std::vector<double> layers;
+  for (const std::vector<int64_t>& stage : counts)
+    layers.insert(layers.end(), stage.begin(), stage.end());
+  return layers;
+}
 
 }  // namespace
 
@@ -98,7 +103,23 @@ Seconds CutPlayer::timeOf(const Counts& counts) {
   const Seconds once = put(counts).total();
   const auto chunks = static_cast<int64_t>(counts.size() * counts.front().size());
   numPasses_ += 2 * pipeline_.numMicrobatches * chunks;
-  return place->second = (flush_.timeOf(pipeline_) + once) * factor_;
+  cost::Chain chain;
+  const Seconds flush = flush_.timeOf(pipeline_, &chain);
+  chain.length = std::min(chain.length, flush);  // which another path of a closed form may be
+  addChains(std::move(chain), layersOf(counts));
+  return place->second = (flush + once) * factor_;
+}
+
+// With the first cut also what the closed form knows of all.
+void CutPlayer::addChains(cost::Chain played, const std::vector<double>& layers) {
+  const double ofLayer[] = {weight_.forward.count(), weight_.backward.count(),
+                            weight_.weights.count()};
+  if (!moves_.knowsChains() && pipeline_.schedule != plan::ScheduleKind::kGpipe)
+    for (cost::Chain& chain : closedForms(pipeline_)) {
+      chain.length = lengthOf(chain, pipeline_);
+      moves_.addChain(lineOf(chain, ofLayer, layers));
+    }
+  moves_.addChain(lineOf(played, ofLayer, layers));
 }
 
 bool CutPlayer::play(const Counts& counts) {
@@ -115,15 +136,8 @@ bool CutPlayer::play(const Counts& counts) {
   return true;
 }
 
-void CutPlayer::descend(size_t mostEnds) {
-  for (size_t ends = std::min(kFirstEnds, mostEnds); best_ && mayPlay();) {
-    if (stepDown(ends)) {
-      ends = std::min(kFirstEnds, mostEnds);
-    } else if (ends < mostEnds) {
-      ends = std::min(2 * ends, mostEnds);
-    } else {
-      return;
-    }
+void CutPlayer::descend(size_t mostInVain) {
+  while (best_ && mayPlay() && stepDown(mostInVain)) {
   }
 }
 
@@ -159,54 +173,43 @@ std::optional<Counts> CutPlayer::nearest(const std::vector<double>& layers, int6
   return counts;
 }
 
-// All chunks, those first that the critical path of the best cut passes most often.
-std::vector<CutPlayer::Chunk> CutPlayer::byPasses() {
-  put(counts_);
-  std::vector<std::pair<double, Chunk>> passed;
-  for (size_t rank = 0; rank < counts_.size(); ++rank)
-    for (size_t c = 0; c < counts_[rank].size(); ++c) passed.push_back({0, {rank, c}});
-  const size_t chunks = counts_.front().size();
-  numPasses_ += 2 * pipeline_.numMicrobatches * static_cast<int64_t>(passed.size());
-  for (const cost::PathItem& item : flush_.play(pipeline_, false).path)
-    passed[static_cast<size_t>(item.stage) * chunks + static_cast<size_t>(item.chunk)].first +=
-        (item.direction == program::Direction::kBackward ? weight_.backward : weight_.forward)
-            .count();
-  std::stable_sort(passed.begin(), passed.end(),
-                   [](const auto& a, const auto& b) { return a.first > b.first; });
-  std::vector<Chunk> order;
-  for (const auto& [time, chunk] : passed) order.push_back(chunk);
-  return order;
+std::vector<LayerMoves::Move> CutPlayer::movesFrom(const Counts& counts, double enough) {
+  const size_t chunks = counts.front().size();
+  std::vector<size_t> givers;
+  std::vector<cost::OnceTimes> once;
+  for (size_t rank = 0; rank < counts.size(); ++rank) {
+    once.push_back(stageOf(rank, counts[rank]).once);
+    for (size_t c = 0; c < chunks; ++c)
+      if (mayGive({rank, c}, counts)) givers.push_back(rank * chunks + c);
+  }
+  std::vector<int64_t> more = counts.front();
+  ++more.back();
+  const cost::OnceTimes with = stageOf(0, more).once;
+  const cost::OnceTimes ofLayer{with.reducing - once[0].reducing, with.updating - once[0].updating};
+  return moves_.from(layersOf(counts), givers, chunks, {once, ofLayer}, enough);
 }
 
-bool CutPlayer::stepDown(size_t mostEnds) {
-  const std::vector<Chunk> order = byPasses();
+bool CutPlayer::stepDown(size_t mostInVain) {
   const Counts from = counts_;
-  const auto once = [&](const Chunk& at) { return stageOf(at.rank, from[at.rank]).once.total(); };
-  std::vector<Chunk> givers, takers;
-  for (const Chunk& at : order)
-    if (mayGive(at, from)) givers.push_back(at);
-  if (givers.empty()) return false;
-  // The stage with the longest `once` first, if that is not the same.
-  const auto longest = std::max_element(givers.begin(), givers.end(),
-                                        [&](auto& a, auto& b) { return once(a) < once(b); });
-  std::rotate(givers.begin(), longest, longest + 1);
-  givers.resize(std::min(givers.size(), mostEnds + 1));
-  takers.assign(order.rbegin(), order.rend());
-  const auto shortest = std::min_element(takers.begin(), takers.end(),
-                                         [&](auto& a, auto& b) { return once(a) < once(b); });
-  std::rotate(takers.begin(), shortest, shortest + 1);
-  takers.resize(std::min(takers.size(), mostEnds + 1));
-  bool helped = false;
-  for (const Chunk& giver : givers)
-    for (const Chunk& taker : takers) {
-      if (!mayPlay()) return helped;
-      if (taker.rank == giver.rank && taker.chunk == giver.chunk) continue;
-      Counts moved = from;
-      --moved[giver.rank][giver.chunk];
-      ++moved[taker.rank][taker.chunk];
-      helped = play(moved) || helped;
-    }
-  return helped;
+  const size_t chunks = from.front().size();
+  const double enough = (best_->step / factor_).count() * (1 - kTie);
+  std::vector<LayerMoves::Move> moves = movesFrom(from, enough);
+  for (size_t inVain = 0; inVain < mostInVain && !moves.empty() && mayPlay();) {
+    const auto likeliest =
+        std::min_element(moves.begin(), moves.end(),
+                         [](const auto& a, const auto& b) { return a.time() < b.time(); });
+    Counts moved = from;
+    --moved[likeliest->from / chunks][likeliest->from % chunks];
+    ++moved[likeliest->to / chunks][likeliest->to % chunks];
+    *likeliest = moves.back();
+    moves.pop_back();
+    const size_t known = played_.size();
+    if (play(moved)) return true;
+    if (played_.size() == known) continue;
+    ++inVain;
+    moves_.lookAgain(layersOf(from), enough, moves);
+  }
+  return false;
 }
 
 }  // namespace trireme::planner

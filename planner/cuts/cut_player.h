@@ -12,6 +12,7 @@
 #include "cost_models/pipeline.h"
 #include "cost_models/play.h"
 #include "planner/cuts/best_cut.h"
+#include "planner/cuts/layer_moves.h"
 
 namespace trireme::planner {
 
@@ -84,10 +85,10 @@ class CutPlayer {
   // little.
   std::optional<Counts> nearest(const std::vector<double>& layers, int64_t left, int64_t chunks);
 
-  // Moves layers, one at a time, from chunks that the critical path of the best cut passes often,
-  // and from the stage with the longest `once`, to those that it passes seldom, as long as the best
-  // becomes faster by it: from so many chunks to so many.
-  void descend(size_t mostEnds);
+  // Moves layers, one at a time, as long as the best becomes faster by it. Of the moves that may
+  // help by the critical paths of all cuts played (LayerMoves) the likeliest are tried first, at
+  // most so many in vain.
+  void descend(size_t mostInVain);
 
  private:
   struct Chunk {
@@ -98,8 +99,9 @@ class CutPlayer {
   bool mayGive(const Chunk& at, const Counts& counts) const {
     return counts[at.rank][at.chunk] > leastOf(at, counts);
   }
-  std::vector<Chunk> byPasses();
-  bool stepDown(size_t mostEnds);
+  void addChains(cost::Chain played, const std::vector<double>& layers);
+  std::vector<LayerMoves::Move> movesFrom(const Counts& counts, double enough);
+  bool stepDown(size_t mostInVain);
   cost::OnceTimes put(const Counts& counts);  // into pipeline_; the longest `once`
 
   StageCosts& costs_;
@@ -120,6 +122,7 @@ class CutPlayer {
   std::deque<Fitting> fitting_;                   // of every rank
   std::vector<const Stage*> put_;                 // into pipeline_
   std::map<Counts, Seconds> played_;
+  LayerMoves moves_;
   std::optional<CutSearch::Cut> best_;
   Counts counts_;  // of the best
   int64_t numPasses_ = 0;

@@ -4,8 +4,8 @@
 #include <utility>
 
 #include "cost_models/formulas.h"
-#include "ir/schedule/schedule.h"
 #include "planner/cuts/all_cuts.h"
+#include "planner/cuts/chains.h"
 
 namespace trireme::planner {
 namespace {
@@ -76,65 +76,15 @@ bool CutRelaxation::addMemoryAt(const std::vector<double>& layers) {
   return isNews;
 }
 
-// Transfers that stop the stage are in the passes.
-void CutRelaxation::addChain(const Passes& passes, Seconds hops) {
-  LinearRow line{std::vector<double>(numChunks_, 0.0), hops.count()};
-  for (size_t kind = 0; kind < kNumPassKinds; ++kind)
-    for (size_t i = 0; i < numChunks_; ++i) {
-      const double count = passes[kind * numChunks_ + i];
-      line.perLayer[i] += count * linear_.ofLayer[kind];
-      line.fixed += count * linear_.fixed[kind][i];
-    }
-  addTime(std::move(line));
-}
-
-// cost::pipelineTime but for stalls and slow links; to begin with.
+// To begin with; transfers that stop the stage are in the passes.
 void CutRelaxation::addClosedForms() {
-  const plan::ScheduleKind schedule = linear_.pipeline.schedule;
-  const double m = asDouble(linear_.pipeline.numMicrobatches);
-  const cost::Hops hops(linear_.pipeline);
-  const bool isSplit = plan::splitsBackward(schedule);
-  for (size_t rank = 0; rank < stages_; ++rank) {
-    const auto each = [&](Passes& passes, PassKind kind, double count) {
-      for (size_t c = 0; c < chunks_; ++c) passes[kind * numChunks_ + chunkAt(rank, c)] += count;
-    };
-    const auto add = [&](Passes& passes, PassKind kind, size_t other, size_t chunk) {
-      passes[kind * numChunks_ + chunkAt(other, chunk)] += 1;
-    };
-    Passes works = noPasses();
-    each(works, kForwardPass, m);
-    each(works, kBackwardPass, m);
-    if (!isSplit) {
-      for (size_t other = 0; other < stages_; ++other) {
-        if (other == rank) continue;
-        add(works, kForwardPass, other, other < rank ? 0 : chunks_ - 1);
-        add(works, kBackwardPass, other, other < rank ? 0 : chunks_ - 1);
-      }
-      addChain(works, hops.through(static_cast<double>(chunks_)) * 2);
-      continue;
-    }
-    const Seconds before = hops.before(rank);
-    const schedule::Lead lead =
-        schedule::leadOf(schedule, static_cast<int64_t>(stages_), static_cast<int64_t>(rank));
-    Passes goesBack = works, comesBack = noPasses();
-    each(works, kWeightsPass, m);
-    each(goesBack, kWeightsPass, std::max(m - 1 - asDouble(lead.backwards), 0.0));
-    add(goesBack, kWeightsPass, 0, 0);
-    each(comesBack, kForwardPass, std::max(m - asDouble(lead.forwards), 0.0));
-    each(comesBack, kBackwardPass, m);
-    each(comesBack, kWeightsPass, m);
-    for (size_t other = 0; other < stages_; ++other) {
-      if (other < rank) {
-        add(works, kForwardPass, other, 0);
-        add(goesBack, kForwardPass, other, 0);
-        add(goesBack, kBackwardPass, other, 0);
-      }
-      add(comesBack, kForwardPass, other, 0);
-      if (other > rank) add(comesBack, kBackwardPass, other, 0);
-    }
-    addChain(works, before);
-    addChain(goesBack, before * 2);
-    addChain(comesBack, hops.toLast() * 2 - before);
+  const std::vector<double> none(numChunks_, 0.0);
+  for (cost::Chain& chain : closedForms(linear_.pipeline)) {
+    for (size_t i = 0; i < numChunks_; ++i)
+      for (size_t kind = 0; kind < kNumPassKinds; ++kind)
+        chain.length += Seconds(linear_.fixed[kind][i]) *
+                        static_cast<double>(chain.passesAt(i / chunks_, kind, i % chunks_));
+    addTime(lineOf(chain, linear_.ofLayer, none));
   }
 }
 
@@ -199,19 +149,9 @@ double CutRelaxation::play(const std::vector<double>& layers) {
       times.backward[c] = timeOf(kBackwardPass) - stop;
       if (!times.weights.empty()) times.weights[c] = timeOf(kWeightsPass);
     }
-  const cost::Simulation played = player_.play(pipeline, false);
-  LinearRow line{std::vector<double>(numChunks_, 0.0), 0};
-  for (const cost::PathItem& item : played.path) {
-    const PassKind kind = item.direction == program::Direction::kForward    ? kForwardPass
-                          : item.direction == program::Direction::kBackward ? kBackwardPass
-                                                                            : kWeightsPass;
-    line.perLayer[chunkAt(static_cast<size_t>(item.stage), static_cast<size_t>(item.chunk))] +=
-        linear_.ofLayer[kind];
-  }
-  const double time = played.makespan.count();
-  line.fixed = time - line.at(layers);
-  addTime(std::move(line));
-  return time;
+  const cost::Chain chain = player_.chainOf(pipeline);
+  addTime(lineOf(chain, linear_.ofLayer, layers));
+  return chain.length.count();
 }
 
 // By the rows of the program.

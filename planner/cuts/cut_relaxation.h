@@ -47,12 +47,9 @@ class CutRelaxation {
     LinearRow line;
     bool isMemory = false;
   };
-  using Passes = std::vector<double>;  // of every chunk, by kind
 
   size_t chunkAt(size_t rank, size_t chunk) const { return rank * chunks_ + chunk; }
-  Passes noPasses() const { return Passes(kNumPassKinds * numChunks_, 0.0); }
   void addClosedForms();
-  void addChain(const Passes& passes, Seconds hops);
   void addTime(LinearRow line);
   void addMemory(LinearRow line);
   bool addMemoryAt(const std::vector<double>& layers);

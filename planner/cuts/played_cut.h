@@ -21,10 +21,9 @@ struct PlayedCut {
 //   otherwise those are played that have as many layers per stage as the lowest, each spread in
 //   several ways, and the even one
 // Cuts beyond the space (best_cut.h) may be faster yet: from the best of those on, and from cuts
-// whose last chunk has the head alone or whose chunks take equally long, a layer is moved from a
-// chunk that the critical path passes often to one that it passes seldom, as long as that helps.
-// Then `cut` may be below `bound`.
-// What is played is limited, by passes, so that a search of a thousand devices takes a tenth of a
+// whose last chunk has the head alone or whose chunks take equally long, layers are moved from
+// chunk to chunk as long as that helps (CutPlayer::descend). Then `cut` may be below `bound`. What
+// is played is limited, by passes, so that a search of a thousand devices takes a tenth of a
 // second.
 //
 // `cut` takes no more than `limit` and fits. Requires CutSearch::isPlayed(plan), no pinned layers,
@@ -36,6 +35,11 @@ PlayedCut fastestPlayed(const Query& query, const plan::Plan& plan, const BlockC
 // `passes`.
 ExactCuts exactPlayed(const Query& query, const plan::Plan& plan, const BlockCosts& blocks,
                       cost::FlushPlayer& flush, Seconds enough, int64_t& passes);
+
+// As fast as plan.layers, or faster by moves of layers from there. Requires virtual stages, no
+// pinned layers. None: `plan` does not fit.
+std::optional<CutSearch::Cut> polished(const Query& query, const plan::Plan& plan,
+                                       const BlockCosts& blocks, cost::FlushPlayer& flush);
 
 // Cuts beyond the space where memory has little room for chunks that take equally long: the first
 // ones, whose microbatches wait longest, have few layers and the last ones many. Whole layers near

@@ -95,6 +95,7 @@ class BranchAndBound {
   Status refit(const Node& node, CostedPlan missed);
   Seconds ofInterest() const;
   void noteUntried(const Node& node, const plan::Plan& plan, Seconds bound);
+  Status polish();
   Status proveCuts();
   // Costs the fastest cuts. The others take at least what it returns: kNoCut if none is faster than
   // the answer, nothing if there are too many to look at.

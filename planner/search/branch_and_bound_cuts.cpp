@@ -36,6 +36,8 @@ constexpr int kMostRefits = 6;
 constexpr int64_t kPassesOfLook = 200;
 // Plans of which all cuts are tried where no other plan fits: a moment's worth.
 constexpr size_t kMostWhereNothingFits = 10;
+// Plans that take so much more than the fastest may win by moves of layers.
+constexpr double kPolished = 1.01;
 
 }  // namespace
 
@@ -250,6 +252,28 @@ Status BranchAndBound::tryAllCuts() {
   for (const Untried& untried : untried_) {
     if (untried.bound >= ofInterest() || (!found() && ++numTried > kMostWhereNothingFits)) break;
     TRIREME_RETURN_IF_ERROR(tryAllCuts(untried));
+  }
+  return found() && !query_.stack.ownPrograms ? polish() : Status();
+}
+
+// The fastest plans, whose cuts may not be the fastest beyond the space.
+Status BranchAndBound::polish() {
+  if (!query_.pins.layers.empty()) return {};
+  for (const CostedPlan& costed : ranked()) {
+    const plan::Plan& plan = costed.plan;
+    if (costed.estimate.step > ofInterest() * kPolished) break;
+    if (plan.virtualStages == 1) continue;
+    TRIREME_ASSIGN_OR_RETURN(const SharedBlocks blocks, costs_.blocks(plan));
+    const auto cut = polished(query_, plan, *blocks, *costs_.player);
+    if (!cut || cut->step >= costed.estimate.step * (1 - kTie)) continue;
+    plan::Plan faster = plan;
+    faster.layers = cut->layers;
+    simplifyRecomputed(faster);
+    TRIREME_RETURN_IF_ERROR(costCandidate({cut->step,
+                                           NodeKind::kCandidate,
+                                           {},
+                                           nullptr,
+                                           std::make_shared<const plan::Plan>(std::move(faster))}));
   }
   return {};
 }
