@@ -19,22 +19,63 @@ namespace {
 
 using spec::CollectiveKind;
 
-// Gradients that are sharded leave the rank in every backward, beside that of the next layer:
-// Megatron-FSDP (grad_reduce_every_bprop), ZeRO 2 and FSDP2 add up shards. The embedding's and the
-// last layer's have no neighbour.
-ShardedTraffic gradientTraffic(const StageSetting& s) {
-  const auto reduce = [&](double parameters) {
-    return collectiveTime(CollectiveKind::kReduceScatter,
-                          Bytes(s.stack.reducedGradientBytes * parameters), s.shards);
-  };
+// Where that is in every backward.
+bool reducesEveryMicrobatch(const StageSetting& s) {
+  if (s.plan.pp > 1) return false;
+  switch (s.stack.replicaReduction) {
+    case spec::ReplicaReduction::kPerStep:
+      return false;
+    case spec::ReplicaReduction::kOfShardsPerMicrobatch:
+      return s.plan.stateSharding >= plan::StateSharding::kGradients;
+    case spec::ReplicaReduction::kPerMicrobatch:
+      return s.plan.stateSharding != plan::StateSharding::kOptimizer;
+  }
+  return false;
+}
+
+// Of parameters on a rank that are divided among `shards`: the exchange with replicas.
+Seconds replicatedTime(const StageSetting& s, double parameters) {
+  if (s.plan.stateSharding == plan::StateSharding::kNone)
+    return collectiveTime(CollectiveKind::kAllReduce,
+                          Bytes(s.stack.reducedGradientBytes * parameters), s.data);
+  return collectiveTime(
+      CollectiveKind::kAllReduce,
+      Bytes(s.stack.reducedGradientBytes * parameters / asDouble(s.plan.stateShards())),
+      s.replicas);
+}
+
+// Of a kind of communication that gradients need in every backward, beside that of the next layer.
+// The embedding's and the last layer's have no neighbour.
+template <typename TimeOf>
+ShardedTraffic besideBackward(const StageSetting& s, const TimeOf& timeOf) {
   const BlockCost& layer = s.blocks.layer;
   PassCost back = layer.backward;
   back += layer.recomputed;
-  const Seconds reduced = reduce(layer.parameters);
+  const Seconds reduced = timeOf(layer.parameters);
   const bool isTied = s.model.tiedEmbeddings && s.plan.pp == 1;
   return {Seconds(0), exposedTime(reduced, passTime(back, s.stack), s.stack.gradientExposed),
-          reduce(s.blocks.embedding.parameters) + reduced,
-          isTied ? Seconds(0) : reduce(s.blocks.head.parameters)};
+          timeOf(s.blocks.embedding.parameters) + reduced,
+          isTied ? Seconds(0) : timeOf(s.blocks.head.parameters)};
+}
+
+// Gradients that are sharded leave the rank in every backward: Megatron-FSDP
+// (grad_reduce_every_bprop), ZeRO 2 and FSDP2 add up shards.
+ShardedTraffic gradientTraffic(const StageSetting& s) {
+  return besideBackward(s, [&](double parameters) {
+    return collectiveTime(CollectiveKind::kReduceScatter,
+                          Bytes(s.stack.reducedGradientBytes * parameters), s.shards);
+  });
+}
+
+Seconds copyTime(const StageSetting& s, double parameters) {
+  return Bytes(s.stack.parameterTraffic * parameters) /
+         (s.cluster.device.memoryBandwidth * s.cluster.device.memoryEfficiency);
+}
+
+// Casts, there and back.
+ShardedTraffic autocastTraffic(const StageSetting& s) {
+  return {Seconds(0), copyTime(s, s.blocks.layer.parameters), Seconds(0),
+          copyTime(s, s.blocks.head.parameters)};
 }
 
 // Those of sharded parameters. Where one port of a node carries them, devices that have a share of
@@ -51,10 +92,7 @@ Levels shardLevels(const StageSetting& s) {
   return levels;
 }
 
-ShardedTraffic shardedTraffic(const StageSetting& s) {
-  if (s.plan.stateSharding == plan::StateSharding::kGradients) return gradientTraffic(s);
-  if (s.plan.stateSharding != plan::StateSharding::kParameters || keepsWhole(s.plan, s.stack))
-    return {};
+ShardedTraffic parameterTraffic(const StageSetting& s) {
   const Levels levels = shardLevels(s);
   const auto gather = [&](double parameters) {
     return collectiveTime(CollectiveKind::kAllGather,
@@ -71,16 +109,30 @@ ShardedTraffic shardedTraffic(const StageSetting& s) {
   const auto alone = [&](const BlockCost& block) {
     return gather(block.parameters) + reduce(block.parameters);
   };
-  const auto copies = [&](double parameters) {
-    return Bytes(s.stack.parameterTraffic * parameters) /
-           (s.cluster.device.memoryBandwidth * s.cluster.device.memoryEfficiency);
-  };
   // The first layer's parameters and the last one's gradients have no neighbour either.
-  return {exposedTime(gathered, passTime(layer.forward, s.stack), s.stack.gatherExposed),
-          exposedTime(gathered + reduced, passTime(back, s.stack), s.stack.gatherExposed) +
-              copies(layer.parameters),
-          alone(s.blocks.embedding) + gathered + reduced + copies(s.blocks.embedding.parameters),
-          s.model.tiedEmbeddings && s.plan.pp == 1 ? Seconds(0) : alone(s.blocks.head)};
+  return {
+      exposedTime(gathered, passTime(layer.forward, s.stack), s.stack.gatherExposed),
+      exposedTime(gathered + reduced, passTime(back, s.stack), s.stack.gatherExposed) +
+          copyTime(s, layer.parameters),
+      alone(s.blocks.embedding) + gathered + reduced + copyTime(s, s.blocks.embedding.parameters),
+      s.model.tiedEmbeddings && s.plan.pp == 1 ? Seconds(0) : alone(s.blocks.head)};
+}
+
+ShardedTraffic operator+(const ShardedTraffic& a, const ShardedTraffic& b) {
+  return {a.layerForward + b.layerForward, a.layerBackward + b.layerBackward,
+          a.embedding + b.embedding, a.head + b.head};
+}
+
+ShardedTraffic shardedTraffic(const StageSetting& s) {
+  ShardedTraffic traffic;
+  if (s.plan.stateSharding == plan::StateSharding::kGradients) traffic = gradientTraffic(s);
+  if (s.plan.stateSharding == plan::StateSharding::kParameters && !keepsWhole(s.plan, s.stack))
+    traffic = parameterTraffic(s);
+  if (autocasts(s.plan, s.stack)) traffic = autocastTraffic(s);
+  if (reducesEveryMicrobatch(s))
+    traffic = traffic +
+              besideBackward(s, [&](double parameters) { return replicatedTime(s, parameters); });
+  return traffic;
 }
 
 // One chunk of a stage: what its passes cost, by kind.
@@ -347,13 +399,9 @@ OnceParts oncePartsOf(const StageSetting& s, double parameters) {
   const Bytes gradients(s.stack.reducedGradientBytes * parameters);
   auto& [replicated, reduced, gathered] = parts.communication;
   const double beside = microbatchesBeside(plan);
-  if (plan.stateSharding == plan::StateSharding::kNone) {
-    replicated = {collectiveTime(CollectiveKind::kAllReduce, gradients, s.data),
-                  s.stack.gradientExposed, true, beside};
-    return parts;
-  }
-  replicated = {collectiveTime(CollectiveKind::kAllReduce, gradients / shards, s.replicas),
-                s.stack.gradientExposed, true, beside};
+  if (!reducesEveryMicrobatch(s))
+    replicated = {replicatedTime(s, parameters), s.stack.gradientExposed, true, beside};
+  if (plan.stateSharding == plan::StateSharding::kNone) return parts;
   if (plan.stateSharding == plan::StateSharding::kParameters && !keepsWhole(plan, s.stack))
     return parts;
   if (plan.stateSharding != plan::StateSharding::kGradients)  // else in every backward

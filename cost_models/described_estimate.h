@@ -28,6 +28,8 @@ namespace trireme::cost {
 //
 // State sharding, with P parameters on a rank and n ranks that share them:
 //   none        all-reduce of gradients, beside the backward of the last microbatch
+//   (replicas)  that of shards the same; or that of each layer beside the backward of the next, for
+//               every microbatch (StackDescription::replicaReduction)
 //   optimizer   reduce-scatter of gradients, and all-gather of parameters beside the forward of the
 //   (gradients) first microbatch; the optimizer works on P / n
 //   parameters  for every microbatch each layer's parameters are gathered before its forward and
@@ -72,8 +74,9 @@ struct StageEstimate {
   OncePerStep once;
 };
 
-// With parameters sharded, of a layer's that are gathered and gradients that are reduced, and of
-// what other blocks have, which have no neighbour to hide behind. Of every microbatch.
+// Of a layer's parameters that are gathered and gradients that are reduced for every microbatch,
+// and of what other blocks have, which have no neighbour to hide behind; with what is copied for
+// it.
 struct ShardedTraffic {
   Seconds layerForward, layerBackward, embedding, head;
 };

@@ -25,6 +25,13 @@ double borderBytes(const spec::ModelSpec& model, const plan::Plan& plan) {
   return tokensOf(plan) * asDouble(model.hiddenSize) * elementBytes(plan) / shared;
 }
 
+// The same as norms read it, and as it is kept.
+double streamBytes(const spec::ModelSpec& model, const plan::Plan& plan,
+                   const spec::StackDescription& stack) {
+  const double border = borderBytes(model, plan);
+  return autocasts(plan, stack) ? border * (4 / elementBytes(plan)) : border;
+}
+
 double scoreBytes(const spec::ModelSpec& model, const plan::Plan& plan) {
   const double e = elementBytes(plan);
   const double perScore = plan.training.attentionDropout > 0 ? 2 * e + 1 : e;
@@ -42,7 +49,8 @@ double layerBytes(const spec::ModelSpec& m, const plan::Plan& plan,
   const double widths = heads + 2 * kv + heads + (gated ? 3 : 2) * asDouble(m.ffnSize);
   const bool narrow = stack.keepsNarrow && spec::linearFormat(plan.training) == MathFormat::kF8;
   const double masks = plan.training.residualDropout > 0 ? 2 / e : 0;
-  double bytes = tokens * widths * e / t + (4 + masks) * borderBytes(m, plan);
+  double bytes = tokens * widths * e / t + (2 + masks) * borderBytes(m, plan) +
+                 2 * streamBytes(m, plan, stack);
   if (narrow)  // inputs of the four products; that of the output's is kept by attention as well
     bytes += tokens * heads / t - 2 * borderBytes(m, plan) * (e - 1) / e -
              tokens * asDouble(m.ffnSize) * (e - 1) / t;
@@ -52,11 +60,13 @@ double layerBytes(const spec::ModelSpec& m, const plan::Plan& plan,
 
 // What a layer keeps with selective recomputation by operators: its input, queries, values, the
 // result of attention and every second product, gate and down.
-double perOperatorBytes(const spec::ModelSpec& m, const plan::Plan& plan) {
+double perOperatorBytes(const spec::ModelSpec& m, const plan::Plan& plan,
+                        const spec::StackDescription& stack) {
   const double heads = asDouble(m.numHeads * m.headSize);
   const double kv = asDouble(m.numKvHeads * m.headSize);
-  return 2 * borderBytes(m, plan) + tokensOf(plan) * (2 * heads + kv + asDouble(m.ffnSize)) *
-                                        elementBytes(plan) / asDouble(plan.tp);
+  return borderBytes(m, plan) + streamBytes(m, plan, stack) +
+         tokensOf(plan) * (2 * heads + kv + asDouble(m.ffnSize)) * elementBytes(plan) /
+             asDouble(plan.tp);
 }
 
 // Layers of a chunk that keep only their input.
@@ -74,9 +84,9 @@ double layerKept(const spec::ModelSpec& model, const plan::Plan& plan,
     case spec::SelectiveRecompute::kAttention:
       return layerBytes(model, plan, stack, false);
     case spec::SelectiveRecompute::kEveryOther:
-      return (layerBytes(model, plan, stack, true) + borderBytes(model, plan)) / 2;
+      return (layerBytes(model, plan, stack, true) + streamBytes(model, plan, stack)) / 2;
     case spec::SelectiveRecompute::kPerOperator:
-      return perOperatorBytes(model, plan);
+      return perOperatorBytes(model, plan, stack);
   }
   return 0;
 }
@@ -84,7 +94,7 @@ double layerKept(const spec::ModelSpec& model, const plan::Plan& plan,
 // Of each chunk, by one microbatch.
 std::vector<double> keptByChunks(const spec::ModelSpec& model, const plan::Plan& plan,
                                  const spec::StackDescription& stack, size_t stage) {
-  const double kept = layerKept(model, plan, stack), border = borderBytes(model, plan);
+  const double kept = layerKept(model, plan, stack), border = streamBytes(model, plan, stack);
   std::vector<double> bytes;
   bytes.reserve(plan.layers[stage].size());
   for (size_t c = 0; c < plan.layers[stage].size(); ++c) {
@@ -140,6 +150,17 @@ bool keepsWhole(const plan::Plan& plan, const spec::StackDescription& stack) {
          plan.stateSharding == plan::StateSharding::kParameters;
 }
 
+bool autocasts(const plan::Plan& plan, const spec::StackDescription& stack) {
+  return stack.autocastBytes > 0 && plan.stateSharding == plan::StateSharding::kNone &&
+         elementBytes(plan) < 4;
+}
+
+double unsharedBytes(const plan::Plan& plan, const spec::StackDescription& stack) {
+  if (plan.stateSharding != plan::StateSharding::kNone) return 0;
+  const bool isAlone = groupSize(dataGroup(plan)) == 1;
+  return (isAlone ? 0 : stack.bucketBytes) + (autocasts(plan, stack) ? stack.autocastBytes : 0);
+}
+
 double f8CopyBytes(const plan::Plan& plan, const spec::StackDescription& stack) {
   if (spec::linearFormat(plan.training) != MathFormat::kF8) return 0;
   const bool isShared = plan.stateSharding != plan::StateSharding::kNone;
@@ -174,7 +195,7 @@ double parametersOfStage(const DescribedBlocks& blocks, const spec::ModelSpec& m
 
 Bytes keptByLayer(const spec::ModelSpec& model, const plan::Plan& plan,
                   const spec::StackDescription& stack) {
-  if (plan.recompute == plan::Recompute::kFull) return Bytes(borderBytes(model, plan));
+  if (plan.recompute == plan::Recompute::kFull) return Bytes(streamBytes(model, plan, stack));
   return Bytes(layerKept(model, plan, stack));
 }
 
@@ -235,7 +256,8 @@ MemoryUse describedMemoryOf(const StageSetting& setting, size_t stage) {
       whole(parameters * stack.parameterBytes / shared(plan::StateSharding::kParameters) +
             setting.blocks.layer.parameters * layers * f8CopyBytes(plan, stack));
   use.arena.gradients =
-      whole(parameters * stack.gradientBytes / shared(plan::StateSharding::kGradients));
+      whole(parameters * (stack.gradientBytes / shared(plan::StateSharding::kGradients) +
+                          unsharedBytes(plan, stack)));
   use.arena.optimizer =
       whole(parameters * stack.optimizerBytes / shared(plan::StateSharding::kOptimizer));
   const std::vector<double> kept = keptByChunks(model, plan, stack, stage);

@@ -12,6 +12,11 @@ namespace trireme::cost {
 
 // Whether gathered parameters and unreduced gradients of a stage are there whole, through the step.
 bool keepsWhole(const plan::Plan& plan, const spec::StackDescription& stack);
+// Whether torch.autocast casts parameters, of which nothing is shared (autocastBytes).
+bool autocasts(const plan::Plan& plan, const spec::StackDescription& stack);
+// Per parameter, of a rank that shares nothing, besides its state: bucketBytes, where there are
+// others with the same parameters, and autocastBytes.
+double unsharedBytes(const plan::Plan& plan, const spec::StackDescription& stack);
 
 // Parameters of one rank of pipeline rank `stage`: its layers, and the tables that it holds. A
 // table tied over two stages is there twice, one tied within a stage once.
@@ -31,6 +36,7 @@ double f8CopyBytes(const plan::Plan& plan, const spec::StackDescription& stack);
 //           selective recomputation of attention
 //   f8      with keepsNarrow the inputs of products (two norms' results and the activation's) take
 //           one byte, and attention's result is there in both forms
+//   autocast   the residual stream, 2 h of both, in f32
 // Selective recomputation of every other layer: half of this and half of a layer's input; by
 // operators: T (2 h) and T (2 q + kv + f) / tp. With full recomputation only the layer's input.
 Bytes keptByLayer(const spec::ModelSpec& model, const plan::Plan& plan,
@@ -59,7 +65,8 @@ Bytes leastDescribedReserve(int64_t tp, int64_t pp, int64_t dp, const spec::Clus
 
 // One rank of pipeline rank `stage`:
 //   parameters, gradients, optimizer  bytes per parameter of the description, each divided by the
-//                                     ranks that share it; with f8CopyBytes() of layers
+//                                     ranks that share it; with f8CopyBytes() of layers, and
+//                                     unsharedBytes() beside the gradients
 //   activations    what microbatches in flight keep at most at once (in_flight.h); with
 //   recomputation one
 //                  layer in full besides; with sequence parallelism, once, an operand that is

@@ -105,6 +105,9 @@ void readOptionals(MapReader& map, StackDescription* stack) {
   map.optional("gathers_f8", &stack->gathersF8);
   map.optional("pipeline_keeps_whole", &stack->pipelineKeepsWhole);
   map.optional("post_validation", &stack->postValidation);
+  map.optional("replica_reduction", kReductions, &stack->replicaReduction);
+  notNegative("bucket_bytes", &stack->bucketBytes);
+  notNegative("autocast_bytes", &stack->autocastBytes);
   efficiency("sharded_port_efficiency", &stack->shardedPortEfficiency);
   share("gradient_exposed", &stack->gradientExposed);
   share("gather_exposed", &stack->gatherExposed);

@@ -15,6 +15,10 @@ inline constexpr EnumName<GradientAccumulation> kAccumulationArray[] = {
     {"fused_f32", GradientAccumulation::kFusedF32},
     {"separate_f32", GradientAccumulation::kSeparateF32},
     {"separate_low", GradientAccumulation::kSeparateLow}};
+inline constexpr EnumName<ReplicaReduction> kReductionArray[] = {
+    {"per_step", ReplicaReduction::kPerStep},
+    {"of_shards_per_microbatch", ReplicaReduction::kOfShardsPerMicrobatch},
+    {"per_microbatch", ReplicaReduction::kPerMicrobatch}};
 inline constexpr EnumName<ContextExchange> kExchangeArray[] = {
     {"ring", ContextExchange::kRing}, {"all_gather", ContextExchange::kAllGather}};
 inline constexpr EnumName<SelectiveRecompute> kSelectiveArray[] = {
@@ -42,6 +46,7 @@ inline constexpr EnumName<StackChoice> kChoiceArray[] = {
 inline constexpr std::span<const EnumName<AttentionKind>> kAttention = kAttentionArray;
 inline constexpr std::span<const EnumName<GradientAccumulation>> kAccumulation = kAccumulationArray;
 inline constexpr std::span<const EnumName<ContextExchange>> kExchanges = kExchangeArray;
+inline constexpr std::span<const EnumName<ReplicaReduction>> kReductions = kReductionArray;
 inline constexpr std::span<const EnumName<SelectiveRecompute>> kSelective = kSelectiveArray;
 inline constexpr std::span<const EnumName<StackChoice>> kChoices = kChoiceArray;
 

@@ -33,6 +33,9 @@ enum class SelectiveRecompute : uint8_t {
 // Passed on from rank to rank, beside attention to those that are there; or gathered by all at
 // once, beside attention to a rank's own.
 enum class ContextExchange : uint8_t { kRing, kAllGather };
+// When replicas of parameters, or of shards of them, exchange gradients, without a pipeline:
+// torch's DDP and FSDP do so in the backward of every microbatch where nobody asks for no_sync().
+enum class ReplicaReduction : uint8_t { kPerStep, kOfShardsPerMicrobatch, kPerMicrobatch };
 
 // Whence products in fp8 have their scales: from the tensors of earlier steps (delayed scaling of
 // Transformer Engine), from the tensor itself, from each of its rows, from each block of 32 (MX).
@@ -81,6 +84,10 @@ struct StackDescription {
   double bf16GradientBytes = 0;
   double reducedGradientBytes = 4;  // per parameter that data-parallel ranks exchange
   double gatheredParameterBytes = 2;
+  // Where nothing is shared: copies of all gradients in buckets that replicas exchange, and of
+  // parameters in 16 bits, which torch.autocast keeps from a forward to its backward. With the
+  // latter the residual stream is in f32.
+  double bucketBytes = 0, autocastBytes = 0;
   // While the optimizer works, when activations are gone: gradients in f32, made of shorter ones.
   double stepGradientBytes = 0;
   Bytes stepGradientsAtOnce;  // at most, where parameters are shared; 0: all
@@ -106,6 +113,7 @@ struct StackDescription {
   // Of split backwards: a rank steps and goes on without waiting for the others' gradient norms,
   // and repeats a step that should have been clipped (post-validation, Qi et al. 2024, section 4).
   bool postValidation = false;
+  ReplicaReduction replicaReduction = ReplicaReduction::kPerStep;
   bool keepsNarrow = false;  // inputs of products in fp8 are kept in fp8, not in the compute dtype
   // Of one port of a node that gathering of sharded parameters reaches between nodes, if it leaves
   // the others idle (ClusterSpec::portsPerHost). 0: it uses them all.

@@ -46,7 +46,8 @@ CutMemory::CutMemory(CutStages& stages, const BlockCosts& blocks, SlotTable& slo
   }
   plan.schedule = schedule;
   perLayer_ = (stateBytes(query, blocks.layerElements, plan) +
-               Bytes(blocks.layerElements * cost::f8CopyBytes(plan, stack))) *
+               Bytes(blocks.layerElements *
+                     (cost::f8CopyBytes(plan, stack) + cost::unsharedBytes(plan, stack)))) *
               padding;
   perLayerAtStep_ = perLayer_;
   parametersOfLayer_ = blocks.layerElements;

@@ -176,7 +176,9 @@ BlockCosts describedCosts(const Query& query, const plan::Plan& plan,
   costs.layerElements = blocks.layer.parameters;
   costs.embeddingElements = blocks.embedding.parameters;
   costs.headElements = blocks.head.parameters;
-  costs.layerActivations = cost::keptByLayer(query.model, plan, query.stack.description);
+  plan::Plan sharing = plan;  // keeps least
+  sharing.stateSharding = plan::StateSharding::kParameters;
+  costs.layerActivations = cost::keptByLayer(query.model, sharing, query.stack.description);
   costs.described = std::make_shared<const cost::DescribedBlocks>(std::move(blocks));
   return costs;
 }

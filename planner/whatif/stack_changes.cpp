@@ -17,6 +17,7 @@ using spec::StackProfile;
 std::string_view textOf(spec::AttentionKind value) { return nameOf(spec::kAttention, value); }
 std::string_view textOf(spec::SelectiveRecompute value) { return nameOf(spec::kSelective, value); }
 std::string_view textOf(spec::ContextExchange value) { return nameOf(spec::kExchanges, value); }
+std::string_view textOf(spec::ReplicaReduction value) { return nameOf(spec::kReductions, value); }
 std::string_view textOf(spec::GradientAccumulation value) {
   return nameOf(spec::kAccumulation, value);
 }
@@ -33,7 +34,7 @@ struct Setting {
 using OwnSetting = Setting<StackProfile, bool, double, Bytes>;
 using DescribedSetting =
     Setting<Stack, bool, double, Bytes, Seconds, spec::AttentionKind, spec::SelectiveRecompute,
-            spec::ContextExchange, spec::GradientAccumulation>;
+            spec::ContextExchange, spec::ReplicaReduction, spec::GradientAccumulation>;
 
 constexpr OwnSetting kOwnSettings[] = {
     {"flash_attention", &StackProfile::flashAttention},
@@ -59,6 +60,8 @@ constexpr DescribedSetting kDescribedSettings[] = {
     {"optimizer_bytes", &Stack::optimizerBytes},
     {"reduced_gradient_bytes", &Stack::reducedGradientBytes},
     {"gathered_parameter_bytes", &Stack::gatheredParameterBytes},
+    {"bucket_bytes", &Stack::bucketBytes},
+    {"autocast_bytes", &Stack::autocastBytes},
     {"bf16_gradient_bytes", &Stack::bf16GradientBytes},
     {"step_gradient_bytes", &Stack::stepGradientBytes},
     {"step_gradients_at_once", &Stack::stepGradientsAtOnce},
@@ -72,6 +75,7 @@ constexpr DescribedSetting kDescribedSettings[] = {
     {"keeps_f8", &Stack::keepsNarrow},
     {"pipeline_keeps_whole", &Stack::pipelineKeepsWhole},
     {"post_validation", &Stack::postValidation},
+    {"replica_reduction", &Stack::replicaReduction},
     {"sharded_port_efficiency", &Stack::shardedPortEfficiency},
     {"gradient_exposed", &Stack::gradientExposed},
     {"gather_exposed", &Stack::gatherExposed},

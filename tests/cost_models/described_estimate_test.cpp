@@ -211,6 +211,90 @@ TEST(DescribedEstimate, ReducesShardedGradientsInEveryBackward) {
       0, 1e-12);
 }
 
+// Replicas of shards, or of all, all of whose exchange is felt. Per step: 4 bytes of each of P
+// parameters, or of its share of them. Per microbatch: of L layers, once more of the one that has
+// no neighbour, and of the table, which is the head's as well. A pipeline exchanges once in any
+// case.
+TEST(DescribedEstimate, ReplicasExchangeGradientsPerStepOrPerMicrobatch) {
+  const spec::ClusterSpec cluster = quietCluster();
+  const spec::ModelSpec model = small::gpt(4);
+  using spec::ReplicaReduction;
+  for (const auto sharding : {plan::StateSharding::kNone, plan::StateSharding::kGradients,
+                              plan::StateSharding::kParameters}) {
+    const bool isShared = sharding != plan::StateSharding::kNone;
+    const auto planOf = [&](int64_t microbatches, int64_t pp) {
+      plan::Plan plan =
+          small::plan(model, small::training(8 / pp * microbatches, 32), 1, pp, 8 / pp);
+      plan.dpShard = isShared ? 2 : 1;
+      plan.dpReplicate = 8 / pp / plan.dpShard;
+      plan.microbatchSize = 1;
+      plan.stateSharding = sharding;
+      return plan;
+    };
+    const auto parallel = [&](ReplicaReduction when, int64_t microbatches, int64_t pp = 1) {
+      StackDescription stack;
+      stack.replicaReduction = when;
+      stack.pipelineKeepsWhole = true;
+      return estimateDescribed(model, planOf(microbatches, pp), cluster, stack)
+          ->breakdown.dataParallel;
+    };
+    const plan::Plan plan = planOf(1, 1);
+    const StackDescription stack;
+    const DescribedBlocks blocks = describeBlocks(model, plan, cluster, stack);
+    const Levels levels =
+        levelsOf(isShared ? replicaGroup(plan) : dataGroup(plan), ranksOf(plan, cluster), cluster);
+    const auto reduce = [&](double parameters) {
+      return collectiveTime(spec::CollectiveKind::kAllReduce,
+                            Bytes(4 * parameters / (isShared ? 2 : 1)), levels);
+    };
+    const Seconds each = reduce(blocks.layer.parameters) * 5 + reduce(blocks.embedding.parameters);
+    const auto between = [&](ReplicaReduction when, int64_t pp = 1) {
+      return (parallel(when, 4, pp) - parallel(when, 2, pp)).count();
+    };
+    const double shards = between(ReplicaReduction::kPerStep);  // their own exchange
+    EXPECT_NEAR(between(ReplicaReduction::kPerMicrobatch) - shards, 2 * each.count(), 1e-12);
+    EXPECT_NEAR(between(ReplicaReduction::kOfShardsPerMicrobatch) - shards,
+                isShared ? 2 * each.count() : 0, 1e-12);
+    EXPECT_NEAR(between(ReplicaReduction::kPerMicrobatch, 2),
+                between(ReplicaReduction::kPerStep, 2), 1e-12);
+  }
+}
+
+// Ranks that share nothing: 4 bytes of a bucket per parameter where there are several of them, and
+// 2 of what autocast keeps, with the two norms' inputs of every layer in f32 instead of bf16: 4 T h
+// more per layer, 2 T h if only its input is kept. Shared state has nothing of it, nor f32.
+TEST(DescribedMemory, OfRanksThatShareNothingHasBucketsAndWhatAutocastKeeps) {
+  const spec::ClusterSpec cluster = quietCluster();
+  const spec::ModelSpec model = small::gpt(4);
+  plan::Plan plan = small::plan(model, small::training(8, 32), 1, 1, 8);
+  plan.microbatchSize = 1;
+  plan.training.precision = spec::Precision::kBf16;
+  const auto memoryOf = [&](const StackDescription& stack) {
+    const DescribedBlocks blocks = describeBlocks(model, plan, cluster, stack);
+    return describedMemoryOf({blocks, model, plan, cluster, stack}, 0).total().count();
+  };
+  const StackDescription none;
+  StackDescription stack;
+  stack.bucketBytes = 4;
+  stack.autocastBytes = 2;
+  const auto more = [&] { return memoryOf(stack) - memoryOf(none); };
+  const DescribedBlocks blocks = describeBlocks(model, plan, cluster, none);
+  const double parameters = parametersOfStage(blocks, model, plan, 0);
+  const double border = 32 * static_cast<double>(model.hiddenSize);  // T h
+  EXPECT_NEAR(more(), 6 * parameters + 4 * 4 * border, 8);
+  plan.recompute = plan::Recompute::kFull;  // and one layer in full besides
+  EXPECT_NEAR(more(), 6 * parameters + (4 * 2 + 4) * border, 8);
+  plan.recompute = plan::Recompute::kNone;
+  plan.training.precision = spec::Precision::kFp32;
+  EXPECT_NEAR(more(), 4 * parameters, 8);
+  plan.training.precision = spec::Precision::kBf16;
+  plan.dpReplicate = 1;
+  EXPECT_NEAR(more(), 2 * parameters + 4 * 4 * border, 8);
+  plan.dpShard = 8;
+  plan.stateSharding = plan::StateSharding::kOptimizer;
+  EXPECT_NEAR(more(), 0, 8);
+}
+
 // One stage: embedding, head and all layers, forward and backward, and the layers' forward again.
 TEST(DescribedEstimate, SaysHowLongTheCpuTakesBesideTheDevice) {
   const spec::ClusterSpec cluster = quietCluster();

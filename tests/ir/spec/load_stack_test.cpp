@@ -149,6 +149,9 @@ TEST(ParseStack, EveryOptionalKeyIsRead) {
                                  "keeps_f8: true\n"
                                  "pipeline_keeps_whole: true\n"
                                  "post_validation: true\n"
+                                 "replica_reduction: of_shards_per_microbatch\n"
+                                 "bucket_bytes: {value: 4, source: a}\n"
+                                 "autocast_bytes: {value: 2, source: a}\n"
                                  "sharded_port_efficiency: {value: 0.5, source: a}\n"
                                  "gradient_exposed: {value: 0.1, source: a}\n"
                                  "gather_exposed: {value: 0.2, source: a}\n"
@@ -177,6 +180,9 @@ TEST(ParseStack, EveryOptionalKeyIsRead) {
   EXPECT_EQ(d.logitBytes, 6);
   EXPECT_EQ(d.workingLayers, 2.5);
   EXPECT_TRUE(d.keepsNarrow && d.pipelineKeepsWhole && d.postValidation);
+  EXPECT_EQ(d.replicaReduction, ReplicaReduction::kOfShardsPerMicrobatch);
+  EXPECT_EQ(d.bucketBytes, 4);
+  EXPECT_EQ(d.autocastBytes, 2);
   EXPECT_EQ(d.shardedPortEfficiency, 0.5);
   EXPECT_EQ(d.gradientExposed, 0.1);
   EXPECT_EQ(d.gatherExposed, 0.2);

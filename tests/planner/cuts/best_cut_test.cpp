@@ -44,6 +44,9 @@ Query randomQuery(std::mt19937& random) {
   d.ncclConnection = Bytes(d.reserve.count() / 100);
   d.pipelineKeepsWhole = random() % 2 == 0;
   d.postValidation = random() % 4 == 0;
+  d.replicaReduction = static_cast<spec::ReplicaReduction>(random() % 3);
+  d.bucketBytes = random() % 2 == 0 ? 4 : 0;
+  d.autocastBytes = random() % 2 == 0 ? 2 : 0;
   d.optimizerTraffic *= random() % 3 == 0 ? uniform(0, 20) : 1;
   return query;
 }

@@ -103,6 +103,10 @@ class Instance {
     d.ncclConnection = Bytes(uniform(0, 1e4));
     d.pipelineKeepsWhole = chance(0.5);
     d.postValidation = chance(0.3);
+    d.replicaReduction =
+        static_cast<spec::ReplicaReduction>(std::uniform_int_distribution<int>(0, 2)(random_));
+    d.bucketBytes = chance(0.3) ? 4 : 0;
+    d.autocastBytes = chance(0.3) ? 2 : 0;
   }
   void pins() {
     Pins& p = query_.pins;

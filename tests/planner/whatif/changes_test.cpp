@@ -40,6 +40,7 @@ std::string otherValue(const std::string& key) {
       {"gathers_f8", "false"},
       {"pipeline_keeps_whole", "true"},
       {"post_validation", "true"},
+      {"replica_reduction", "per_microbatch"},
       {"vocab_multiple", "16"},
       {"host_exponent", "{value: 3, source: here}"},
       {"fp8_rows", "{value: 3, source: here}"},
