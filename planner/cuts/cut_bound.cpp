@@ -70,27 +70,35 @@ double quickTrip(const Query& query, const plan::Plan& plan, const BlockCosts& b
 //   split backward      m times the busiest, or that way of one microbatch and its last backwards
 //   no virtual stages   all blocks and transfers once, and (m - 1) times the busiest
 //   otherwise           m times the busiest; in between a layer of each of all but three stages
-Seconds quickBound(const Query& query, const plan::Plan& plan, const BlockCosts& blocks) {
-  const spec::StackDescription& stack = query.stack.description;
-  const double layer = (blocks.layer.forward + blocks.layer.backward).count();
-  const double all = layer * asDouble(query.model.numLayers) +
-                     (blocks.embedding.forward + blocks.embedding.backward + blocks.head.forward +
-                      blocks.head.backward)
+Seconds QuickBound::of(const plan::Plan& plan) {
+  const double layer = (blocks_.layer.forward + blocks_.layer.backward).count();
+  const double all = layer * asDouble(query_.model.numLayers) +
+                     (blocks_.embedding.forward + blocks_.embedding.backward +
+                      blocks_.head.forward + blocks_.head.backward)
                          .count();
   const double p = asDouble(plan.pp), m = asDouble(plan.numMicrobatches());
-  const int64_t most = (query.model.numLayers + plan.pp - 1) / plan.pp;
+  const int64_t most = (query_.model.numLayers + plan.pp - 1) / plan.pp;
   const double busiest = std::max(all / p, layer * asDouble(most));
-  const double transfer = 2 * cost::transferTime(query.model, plan, query.cluster, stack).count();
+  const Key key{plan.stateSharding, plan.dpShard, plan.scatterGather, plan.rankOrder};
+  const auto [place, isNew] = known_.try_emplace(key);
+  if (isNew) place->second = sharedOf(plan);
+  const auto& [transfer, once, factor] = place->second;
   const double path =
       plan::splitsBackward(plan.schedule)
-          ? std::max(m * (busiest + transfer), quickTrip(query, plan, blocks) + p * transfer)
+          ? std::max(m * (busiest + transfer), quickTrip(query_, plan, blocks_) + p * transfer)
       : plan.virtualStages == 1 ? all + p * transfer + (m - 1) * (busiest + transfer)
                                 : m * (busiest + transfer * asDouble(plan.virtualStages)) +
                                       std::max(p - 3, 0.0) * layer + (p - 1) * transfer;
-  const cost::StageSetting setting(*blocks.described, query.model, plan, query.cluster, stack);
-  const cost::OnceParts once = cost::oncePartsOf(setting, blocks.layerElements * asDouble(most));
-  return (Seconds(path) + leastOf(once)) *
-         (cost::stepFactor(plan, query.cluster, stack) * kRounding);
+  return (Seconds(path) + once) * factor;
+}
+
+QuickBound::Shared QuickBound::sharedOf(const plan::Plan& plan) const {
+  const spec::StackDescription& stack = query_.stack.description;
+  const int64_t most = (query_.model.numLayers + plan.pp - 1) / plan.pp;
+  const cost::StageSetting setting(*blocks_.described, query_.model, plan, query_.cluster, stack);
+  return {2 * cost::transferTime(query_.model, plan, query_.cluster, stack).count(),
+          leastOf(cost::oncePartsOf(setting, blocks_.layerElements * asDouble(most))),
+          cost::stepFactor(plan, query_.cluster, stack) * kRounding};
 }
 
 double RelaxedTimes::layersWithin(double time, double fixed) const {

@@ -2,6 +2,8 @@
 #pragma once
 #include <cstdint>
 #include <limits>
+#include <map>
+#include <tuple>
 
 #include "ir/base/units.h"
 #include "planner/cuts/cut_memory.h"
@@ -12,9 +14,27 @@
 namespace trireme::planner {
 
 // Lower than CutBound's, but much cheaper: of the times of blocks as they were probed, which are
-// without recomputation where the search may recompute some layers alone. Requires
-// plan.recomputeLayers 0 or as pinned.
-Seconds quickBound(const Query& query, const plan::Plan& plan, const BlockCosts& blocks);
+// without recomputation where the search may recompute some layers alone. Of the plans of one
+// group, of which many have the same links and shares. `query` and `blocks` must outlive it.
+class QuickBound {
+ public:
+  QuickBound(const Query& query, const BlockCosts& blocks) : query_(query), blocks_(blocks) {}
+  // Requires plan.recomputeLayers 0 or as pinned.
+  Seconds of(const plan::Plan& plan);
+
+ private:
+  using Key = std::tuple<plan::StateSharding, int64_t, bool, plan::RankOrder>;
+  struct Shared {
+    double transfer = 0;  // there and back
+    Seconds once;
+    double factor = 1;
+  };
+  Shared sharedOf(const plan::Plan& plan) const;
+
+  const Query& query_;
+  const BlockCosts& blocks_;
+  std::map<Key, Shared> known_;
+};
 
 // What a stage of one layer does at least from the end of its first backward to the end of its last
 // one (the fourth path of pipeline.h).

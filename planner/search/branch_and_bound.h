@@ -13,6 +13,7 @@
 #include "ir/base/status.h"
 #include "ir/base/units.h"
 #include "planner/cuts/best_cut.h"
+#include "planner/cuts/cut_bound.h"
 #include "planner/cuts/own_cuts.h"
 #include "planner/cuts/played_cut.h"
 #include "planner/search/frontier.h"
@@ -85,7 +86,7 @@ class BranchAndBound {
   void expandGroup(const Node& node);
   void boundCuts(const Node& node, const plan::Plan& arrangement);
   void expandDescribed(const Node& node);
-  void openArrangement(const Node& node, const plan::Plan& plan);
+  void openArrangement(const Node& node, const plan::Plan& plan, QuickBound& quick);
   void boundArrangement(const Node& node);
   int64_t fewestRecomputed(const plan::Plan& plan, CutSearch& cuts) const;
   Result<bool> recomputesInVain(const Node& node);

@@ -49,7 +49,9 @@ void BranchAndBound::expandDescribed(const Node& node) {
     return;
   }
   if (node.group.pp > 1) expanded_.push_back(node);
-  forEachPlan(query_, node.group, [&](const plan::Plan& plan) { openArrangement(node, plan); });
+  QuickBound quick(query_, *node.blocks);
+  forEachPlan(query_, node.group,
+              [&](const plan::Plan& plan) { openArrangement(node, plan, quick); });
 }
 
 // The fewest layers of a chunk with which an even cut may fit: more need less memory.
@@ -65,11 +67,11 @@ int64_t BranchAndBound::fewestRecomputed(const plan::Plan& plan, CutSearch& cuts
   return enough;
 }
 
-void BranchAndBound::openArrangement(const Node& node, const plan::Plan& plan) {
+void BranchAndBound::openArrangement(const Node& node, const plan::Plan& plan, QuickBound& quick) {
   ++certificate_.numBounded;
   if (plan.virtualStages > 1) certificate_.ofEvenChunks = true;
   if (!mayHoldLayers(query_, plan, *node.blocks)) return noteUncut(plan, node.blocks);
-  const Seconds bound = std::max(node.bound, reachOf(plan, quickBound(query_, plan, *node.blocks)));
+  const Seconds bound = std::max(node.bound, reachOf(plan, quick.of(plan)));
   if (query_.slowest && bound > *query_.slowest) return pruneSlow(node, 1);
   const Node arrangement{bound, NodeKind::kArrangement, node.group, node.blocks,
                          std::make_shared<const plan::Plan>(plan)};
@@ -329,9 +331,10 @@ Result<std::optional<Seconds>> BranchAndBound::tryExactly(const Untried& untried
 void BranchAndBound::noteUneven() {
   for (const Node& node : expanded_) {
     if (node.bound >= ofInterest()) continue;
+    QuickBound quick(query_, *node.blocks);
     forEachPlan(query_, node.group, [&](const plan::Plan& plan) {
       if (plan.virtualStages == 1) return;
-      const Seconds bound = std::max(node.bound, quickBound(query_, plan, *node.blocks));
+      const Seconds bound = std::max(node.bound, quick.of(plan));
       if (bound < ofInterest() && mayHoldUnevenly(query_, plan, *node.blocks))
         untried_.push_back(
             {bound, node.group, std::make_shared<const plan::Plan>(plan), node.blocks});

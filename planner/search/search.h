@@ -29,7 +29,7 @@ using SearchProgress = std::function<void(const SearchState&)>;
 //   probed      the same with those of the group, read off a small expansion (block_costs.h)
 //   candidate   cost::pipelineTime of those blocks, and the least memory
 // For stacks with a description, between the last two,
-//   arrangement a plan whose layers are not cut: first what no cut is faster than (quickBound),
+//   arrangement a plan whose layers are not cut: first what no cut is faster than (QuickBound),
 //               then the least of all cuts (best_cut.h). It is opened by finding its fastest cut by
 //               the closed form; where layers are recomputed, with as few as fit, and then with
 //               more, which leaves the cut more room

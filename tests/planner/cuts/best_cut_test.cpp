@@ -224,7 +224,7 @@ TEST(CutSearch, BoundsKnowTheWayToTheEndAndBack) {
         const BestCut best = byEnumeration(query, plan, costs);
         EXPECT_LE(search.roomyBound(), best.any) << p << m;
         EXPECT_GE(search.roomyBound(), best.any * 0.87) << p << m;
-        EXPECT_GE(quickBound(query, plan, blocks), best.any * 0.74) << p << m;
+        EXPECT_GE(QuickBound(query, blocks).of(plan), best.any * 0.74) << p << m;
       }
 }
 
@@ -286,8 +286,8 @@ TEST(CutSearch, FindsWhatEnumerationOfAllCutsFinds) {
         EXPECT_EQ(search.mayFit(), expected.fits.has_value()) << trial;
       }
       if (plan.recomputeLayers == 0) {
-        EXPECT_LE(quickBound(query, plan, blocks), expected.any) << trial;
-        quickest = std::max(quickest, quickBound(query, plan, blocks) / expected.any);
+        EXPECT_LE(QuickBound(query, blocks).of(plan), expected.any) << trial;
+        quickest = std::max(quickest, QuickBound(query, blocks).of(plan) / expected.any);
       }
       if (expected.fits) loosest = std::min(loosest, search.bound() / *expected.fits);
       plan.layers = search.leanest();
