@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "cost_models/validation/row_model.h"
 #include "ir/spec/load.h"
 #include "ir/spec/map_reader.h"
 #include "ir/spec/suggestion.h"
@@ -61,70 +62,6 @@ Status checkTime(const Row& row) {  // (R15)
   return invalidArgument(
       fmt::format("iter_time_s {} contradicts tokens_per_s_per_gpu {}, from which {:.4g} s follow",
                   *row.iterTime, *row.tokensPerSecondPerGpu, *followed));
-}
-
-Status checkSize(const Row& row, const spec::ModelSpec& model) {  // (R15)
-  constexpr double kNearest = 0.25;
-  const double billions = static_cast<double>(model.numParameters()) / 1e9;
-  if (!row.paramsB || std::abs(*row.paramsB / billions - 1) <= kNearest) return {};
-  return invalidArgument(
-      fmt::format("params_b {} contradicts layers, hidden, ffn and vocab, which make {:.4g}",
-                  *row.paramsB, billions));
-}
-
-// (R3)
-enum class Kind : uint8_t { kGpt, kMpt, kNemotron, kLlama, kQwen };
-
-Kind kindOf(const Row& row, Assumptions& assumptions) {
-  const std::string name = spec::lowerCase(row.model);
-  if (containsAny(name, {"nemotron"})) return Kind::kNemotron;
-  if (containsAny(name, {"qwen"})) return Kind::kQwen;
-  if (containsAny(name, {"llama", "mistral", "gemma", "yi-"})) return Kind::kLlama;
-  if (containsAny(name, {"mpt"})) return Kind::kMpt;
-  if (containsAny(name, {"gpt", "bloom", "opt-", "mt-nlg"})) return Kind::kGpt;
-  const bool isLlama = row.kvHeads.value_or(*row.heads) < *row.heads ||
-                       row.ffn.value_or(4 * *row.hidden) != 4 * *row.hidden;
-  assumptions.push_back(
-      fmt::format("(R3) unknown kind of model: as {}", isLlama ? "llama" : "gpt"));
-  return isLlama ? Kind::kLlama : Kind::kGpt;
-}
-
-void setKind(Kind kind, spec::ModelSpec& model) {
-  const bool isLlama = kind == Kind::kLlama || kind == Kind::kQwen;
-  model.family = isLlama ? spec::ModelFamily::kLlama : spec::ModelFamily::kGpt;
-  model.norm = isLlama ? spec::NormKind::kRmsNorm : spec::NormKind::kLayerNorm;
-  model.activation = isLlama ? spec::ActivationKind::kSwiGlu : spec::ActivationKind::kGeluTanh;
-  const bool isRotary = isLlama || kind == Kind::kNemotron;
-  model.position = isRotary ? spec::PositionKind::kRotary : spec::PositionKind::kLearned;
-  model.tiedEmbeddings = !isRotary;
-  model.qkvBias = kind == Kind::kGpt || kind == Kind::kQwen;
-  model.linearBias = kind == Kind::kGpt;
-}
-
-Result<spec::ModelSpec> modelOf(const Row& row, Kind kind, Assumptions& assumptions) {
-  constexpr int64_t kGptVocab = 51200;
-  spec::ModelSpec model;
-  model.name = row.model;
-  model.numLayers = *row.layers;
-  model.hiddenSize = *row.hidden;
-  model.numHeads = *row.heads;
-  model.numKvHeads = row.kvHeads.value_or(*row.heads);
-  if (!row.kvHeads) assumptions.push_back("(R4) kv_heads unpublished: as many as heads");
-  if (!row.ffn && kind != Kind::kGpt && kind != Kind::kMpt)
-    return Error(invalidArgument("unpublished: ffn, which is 4 x hidden only in GPT models"));
-  model.ffnSize = row.ffn.value_or(4 * *row.hidden);
-  if (!row.ffn) assumptions.push_back("(R4) ffn unpublished: 4 x hidden");
-  model.vocabSize = row.vocab.value_or(kGptVocab);
-  if (!row.vocab) assumptions.push_back(fmt::format("(R4) vocab unpublished: {}", kGptVocab));
-  model.maxSequence = *row.seq;  // (R5)
-  if (*row.hidden % *row.heads != 0)
-    return Error(
-        invalidArgument(fmt::format("{} heads do not divide hidden {}", *row.heads, *row.hidden)));
-  model.headSize = *row.hidden / *row.heads;
-  setKind(kind, model);
-  TRIREME_RETURN_IF_ERROR(spec::verifyModel(model));
-  TRIREME_RETURN_IF_ERROR(checkSize(row, model));
-  return model;
 }
 
 Result<spec::Precision> precisionOf(const Row& row) {  // (R13)
@@ -280,11 +217,11 @@ bool isMegatron(const Row& row) {
   return row.stack.starts_with("megatron") || row.stack == "nemo" || row.stack == "trireme";
 }
 
-void setDropout(const Row& row, Kind kind, Assumptions& assumptions,
+void setDropout(const Row& row, ModelKind kind, Assumptions& assumptions,
                 spec::TrainingSpec& training) {  // (R14)
   const bool isTrainedSo = row.stack.starts_with("megatron") ||
                            row.stack.starts_with("deepspeed") || row.stack == "alpa";
-  if (kind != Kind::kGpt || !isTrainedSo) return;
+  if (kind != ModelKind::kGpt || !isTrainedSo) return;
   training.embeddingDropout = training.attentionDropout = training.residualDropout = 0.1;
   assumptions.push_back("(R14) dropout unpublished: 0.1, as in the scripts");
 }
@@ -299,8 +236,8 @@ Result<RunQuery> queryOf(const Row& row, const Catalogue& catalogue) {
   TRIREME_ASSIGN_OR_RETURN(ChosenStack stack, stackFor(row, catalogue.stacks));
   query.stack = std::move(stack.profile);
   if (!stack.assumption.empty()) assumptions.push_back(std::move(stack.assumption));
-  const Kind kind = kindOf(row, assumptions);
-  TRIREME_ASSIGN_OR_RETURN(query.model, modelOf(row, kind, assumptions));
+  TRIREME_ASSIGN_OR_RETURN(RowModel model, modelFor(row, assumptions));
+  query.model = std::move(model.spec);
 
   plan::Plan& plan = query.plan;
   plan.model = query.model.name;
@@ -310,7 +247,7 @@ Result<RunQuery> queryOf(const Row& row, const Catalogue& catalogue) {
   TRIREME_RETURN_IF_ERROR(spec::checkPrecision(query.stack, plan.training));
   plan.training.sequenceLength = *row.seq;
   plan.training.globalBatchSize = *row.globalBatch;
-  setDropout(row, kind, assumptions, plan.training);
+  setDropout(row, model.kind, assumptions, plan.training);
   plan.microbatchSize = *row.microBatch;
   plan.vocabMultiple = isMegatron(row) ? 128 : 1;  // (R11)
   TRIREME_RETURN_IF_ERROR(setDegrees(row, plan));

@@ -27,13 +27,19 @@ struct RunQuery {
 //       precision have to be there; dp is gpus / (tp pp cp) and cp 1 if they are not.
 // (R2)  Dense models only: a row with experts is skipped, and so is one with ep and none.
 // (R3)  What a model is follows from its name: llama, mistral, qwen, yi, gemma: RMSNorm, SwiGLU,
-//       rotary positions, no biases (qwen: on query, key, value), an output table of its own;
-//       nemotron: LayerNorm, one activated matrix, rotary, no biases, an output table of its own;
-//       mpt: as GPT without biases; gpt, bloom, opt, mt-nlg: GPT. Any other name: as llama if the
-//       row has fewer kv_heads than heads or an ffn other than 4 hidden, else GPT.
+//       rotary positions, no biases (qwen before qwen3: on query, key, value), an output table of
+//       its own (gemma: the embedding's); nemotron: LayerNorm, one activated matrix, rotary, no
+//       biases, an output table of its own; mpt: as GPT without biases; gpt, bloom, opt, mt-nlg:
+//       GPT. Any other name: as llama if the row has fewer kv_heads than heads or an ffn other than
+//       4 hidden, else GPT.
 // (R4)  kv_heads unpublished: as many as heads. ffn: 4 hidden, of GPT models; others are skipped.
 //       vocab: 51200, GPT-2's 50257 as Megatron pads them.
-// (R5)  max_sequence is seq; head_size is hidden / heads.
+// (R5)  max_sequence is seq. No column says the head size, which is hidden / heads (qwen3: 128),
+//       nor whether embedding and output share a table. If params_b is not the count of that model
+//       to its digits (isCountOf) it is looked for with heads of 64, 80, 96, 128 and 256 and the
+//       other kind of table, the fewest changes first; of several that make it none is taken. Nor
+//       is it looked for where vocab or, but for GPT models and mpt, kv_heads is assumed. A head
+//       size that params_b does not settle is an assumption.
 //
 // Plan
 // (R6)  Layers are cut evenly; if they do not divide by pp vp and two more would, embedding and
@@ -66,7 +72,9 @@ struct RunQuery {
 //       residuals and embedding, as their scripts do; others without.
 //
 // (R15) A row that contradicts itself is skipped: iter_time_s and tokens_per_s_per_gpu more than a
-//       fiftieth apart, or params_b more than a quarter from what the model's sizes make.
+//       fiftieth apart, or params_b more than a quarter from what the model's sizes make. Nearer
+//       ones that (R5) does not explain are an assumption, but for the hundredth that counts leave
+//       out (biases, norms, positions).
 //
 // kInvalidArgument: the row has to be skipped; the message says why: what is missing or contradicts
 // itself, or the rule that the plan breaks.

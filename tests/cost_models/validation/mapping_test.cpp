@@ -6,6 +6,7 @@
 
 #include <functional>
 
+#include "cost_models/validation/row_model.h"
 #include "tests/cost_models/validation/rows.h"
 
 namespace trireme::cost {
@@ -19,6 +20,7 @@ using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Not;
 
 spec::ClusterSpec clusterWith(const std::string& device) {
   spec::ClusterSpec cluster;
@@ -62,7 +64,7 @@ std::string skipAfter(const std::function<void(Row&)>& change, Row row = gptRow(
 }
 
 TEST(QueryOf, ACompleteRowNeedsNoAssumptionButKvHeadsAndDropout) {
-  const RunQuery query = queryFor(gptRow());
+  const RunQuery query = queryAfter([](Row& r) { r.paramsB = 174.6; });
   EXPECT_THAT(query.assumptions, ElementsAre("(R4) kv_heads unpublished: as many as heads",
                                              "(R14) dropout unpublished: 0.1, as in the scripts"));
   EXPECT_EQ(query.cluster.name, "A100-80GB-SXM");
@@ -102,6 +104,7 @@ TEST(R3KindOfModel, FollowsFromTheName) {
   const auto model = [](const std::string& name) {
     return queryAfter([&](Row& r) { r.model = name; }, llamaRow()).model;
   };
+  EXPECT_TRUE(model("Gemma-2B").tiedEmbeddings);
   for (const char* name : {"Llama3.1-8B", "Mistral-7B", "llama3-70b (cut to 12 layers)"}) {
     EXPECT_EQ(model(name).family, spec::ModelFamily::kLlama);
     EXPECT_EQ(model(name).activation, spec::ActivationKind::kSwiGlu);
@@ -138,6 +141,103 @@ TEST(R4UnpublishedSizes, AreThoseOfGpt) {
 TEST(R5HeadSize, HasToBeWhole) {
   EXPECT_EQ(queryFor(gptRow()).model.maxSequence, 2048);
   EXPECT_EQ(skipAfter([](Row& r) { r.hidden = 12290; }), "96 heads do not divide hidden 12290");
+}
+
+// Published models on eight devices, by the columns that tell them from each other.
+Row rowOf(const std::string& model, std::optional<double> paramsB, std::vector<int64_t> sizes) {
+  Row row = llamaRow();
+  row.model = model;
+  row.paramsB = paramsB;
+  row.layers = sizes[0], row.hidden = sizes[1], row.heads = sizes[2], row.kvHeads = sizes[3];
+  row.ffn = sizes[4], row.vocab = sizes[5];
+  return row;
+}
+const std::vector<int64_t> kQwen332b = {64, 5120, 64, 8, 25600, 151936};
+const std::vector<int64_t> kMistralSmall = {40, 5120, 32, 8, 32768, 131072};
+const std::vector<int64_t> kGemma7b = {28, 3072, 16, 16, 24576, 256000};
+const std::vector<int64_t> kLlama323b = {28, 3072, 24, 8, 8192, 128256};
+
+// Counts are those of the models' own files.
+TEST(R5HeadSize, IsThatWithWhichTheCountIsTheOneStated) {
+  const RunQuery mistral = queryFor(rowOf("Mistral-Small-24B", 23.6, kMistralSmall));
+  EXPECT_EQ(mistral.model.headSize, 128);  // 160 would make 24.1 billion
+  EXPECT_EQ(mistral.model.numParameters(), 23'572'403'200);
+  EXPECT_THAT(mistral.assumptions, Contains("(R5) head size unpublished: 128, from params_b"));
+  const RunQuery gemma = queryFor(rowOf("Gemma-7B", 8.54, kGemma7b));
+  EXPECT_EQ(gemma.model.headSize, 256);
+  EXPECT_EQ(gemma.model.numParameters(), 8'537'680'896);
+  EXPECT_THAT(gemma.assumptions, Contains("(R5) head size unpublished: 256, from params_b"));
+}
+
+TEST(R5HeadSize, OfQwen3IsInItsName) {
+  for (const std::optional<double> paramsB : {std::optional(32.8), std::optional<double>()}) {
+    const RunQuery query = queryFor(rowOf("Qwen3-32B", paramsB, kQwen332b));
+    EXPECT_EQ(query.model.headSize, 128);
+    EXPECT_FALSE(query.model.qkvBias);
+    EXPECT_THAT(query.assumptions, Contains("(R5) head size unpublished: 128, as of Qwen3"));
+  }
+  const RunQuery even = queryFor(rowOf("qwen 3 14B", 14.8, {40, 5120, 40, 8, 17408, 151936}));
+  EXPECT_THAT(even.assumptions, Not(Contains(HasSubstr("(R5)"))));
+  EXPECT_FALSE(even.model.qkvBias);
+  EXPECT_TRUE(queryFor(rowOf("Qwen-32B", {}, kQwen332b)).model.qkvBias);
+  EXPECT_TRUE(queryFor(rowOf("Qwen 3B", {}, kQwen332b)).model.qkvBias);
+  // 596 million with a shared table; heads of 64 with a table of its own would make 0.6, too.
+  const RunQuery small = queryFor(rowOf("Qwen3-0.6B", 0.6, {28, 1024, 16, 8, 3072, 151936}));
+  EXPECT_EQ(small.model.headSize, 128);
+  EXPECT_TRUE(small.model.tiedEmbeddings);
+}
+
+TEST(R5OutputTable, IsTheEmbeddingsWhereTheCountSaysSo) {
+  const RunQuery llama = queryFor(rowOf("Llama-3.2-3B", 3.21, kLlama323b));
+  EXPECT_TRUE(llama.model.tiedEmbeddings);
+  EXPECT_EQ(llama.model.headSize, 128);
+  EXPECT_THAT(llama.assumptions,
+              Contains("(R5) output table unpublished: the embedding's, from params_b"));
+  // 16.1 billion; 15.3 with the embedding's.
+  Row gpt = rowOf("GPT-16B", 16, {32, 6144, 48, 0, 24576, 131072});
+  gpt.kvHeads.reset();
+  gpt.seq = 4096;
+  const RunQuery untied = queryFor(gpt);
+  EXPECT_FALSE(untied.model.tiedEmbeddings);
+  EXPECT_THAT(untied.assumptions,
+              Contains("(R5) output table unpublished: its own, from params_b"));
+}
+
+TEST(R5HeadSize, IsAnAssumptionWhereNoCountSettlesIt) {
+  const std::string hiddenByHeads = "(R5) head size unpublished: hidden / heads";
+  EXPECT_THAT(queryFor(gptRow()).assumptions, Contains(hiddenByHeads));  // no count
+  const auto ofMistral = [](double paramsB) {
+    return queryFor(rowOf("Mistral-Small-24B", paramsB, kMistralSmall));
+  };
+  EXPECT_THAT(ofMistral(24.11).assumptions, Not(Contains(hiddenByHeads)));
+  EXPECT_EQ(ofMistral(24).model.headSize, 160);  // 23.5 to 25 billion are with 128 as well
+  EXPECT_THAT(ofMistral(24).assumptions, Contains(hiddenByHeads));
+  // 8.19 billion; heads of 64, 80, 96 and 128 all make 7.5 to 7.9.
+  const RunQuery crude = queryFor(rowOf("Gemma-7B", 7, kGemma7b));
+  EXPECT_EQ(crude.model.headSize, 192);
+  EXPECT_THAT(crude.assumptions, Contains(hiddenByHeads));
+  EXPECT_THAT(crude.assumptions, Contains("(R15) params_b unexplained: what the other columns "
+                                          "make"));
+}
+
+// Without kv_heads Llama 3 8B has as many as heads, and 8.84 billion parameters. Heads of 80 would
+// make 8.03 of it.
+TEST(R5HeadSize, IsNotToldByACountWhereOtherSizesAreAssumed) {
+  const RunQuery query =
+      queryAfter([](Row& r) { r.kvHeads.reset(), r.paramsB = 8.03; }, llamaRow());
+  EXPECT_EQ(query.model.headSize, 128);
+  EXPECT_THAT(query.assumptions, Contains("(R15) params_b unexplained: what the other columns "
+                                          "make"));
+}
+
+TEST(IsCountOf, HeedsTheDigitsRoundedOrCutOff) {
+  EXPECT_TRUE(isCountOf(8, 8.54e9) && isCountOf(8, 7.51e9));
+  EXPECT_FALSE(isCountOf(8, 9.01e9) || isCountOf(8, 7.49e9));
+  EXPECT_TRUE(isCountOf(1.7, 1.6523e9) && isCountOf(1.7, 1.754e9));
+  EXPECT_FALSE(isCountOf(1.7, 1.649e9) || isCountOf(1.7, 1.801e9));
+  EXPECT_TRUE(isCountOf(70.0, 70.55e9) && isCountOf(405.9, 405.853e9));
+  EXPECT_TRUE(isCountOf(0.455288, 455'288'000) && isCountOf(0.1, 0.1e9));
+  EXPECT_FALSE(isCountOf(0.455288, 457'400'000));
 }
 
 // 22 layers and 8 stages: embedding and head make it 24, three each.
@@ -321,6 +421,12 @@ TEST(R15Contradictions, AreSkipped) {
   EXPECT_EQ(skipAfter([](Row& r) { r.tokensPerSecondPerGpu = 200; }),
             "iter_time_s 39.42 contradicts tokens_per_s_per_gpu 200, from which 20.48 s follow");
   EXPECT_EQ(skipAfter([](Row& r) { r.paramsB = 175; }), "");
+  // 0.6 % from it, 6 %, and 60 %.
+  const auto assumed = [](double paramsB) {
+    return queryAfter([&](Row& r) { r.paramsB = paramsB; }).assumptions;
+  };
+  EXPECT_THAT(assumed(173.5), Not(Contains(HasSubstr("(R15)"))));
+  EXPECT_THAT(assumed(165), Contains(HasSubstr("(R15) params_b unexplained")));
   EXPECT_EQ(skipAfter([](Row& r) { r.paramsB = 70; }),
             "params_b 70 contradicts layers, hidden, ffn and vocab, which make 174.6");
 }
