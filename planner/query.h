@@ -61,13 +61,17 @@ struct Query {
   // fingerprintOf(model), so that plans need not compute it one by one; 0: not known yet.
   uint64_t fingerprint = 0;
   spec::TrainingSpec training;
+  // Nobody asked for training.precision: it is what is usual (spec::usualPrecision), and would be
+  // another one under another stack.
+  bool usualPrecision = false;
   spec::ClusterSpec cluster;
   spec::StackProfile stack;
   Pins pins;
   bool needsSharding = false;  // pins.stateSharding is the program's need: nobody can give it up
   // Of every plan: the vocabulary is padded to a multiple of this times tp.
   int64_t vocabMultiple = 128;
-  int32_t topK = 5;  // plans in the answer: the winner and topK - 1 runners-up
+  bool usualVocabMultiple = false;  // nobody asked for it: it is the stack's
+  int32_t topK = 5;                 // plans in the answer: the winner and topK - 1 runners-up
   // Slower plans are of no interest, and looking for them takes time. If there is none as fast, the
   // search is kInfeasible and does not say what else would be. What PlanResult says of other plans
   // than the winner knows of none that is slower, either.

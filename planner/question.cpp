@@ -4,6 +4,7 @@
 
 #include "ir/program/gpu_memory.h"
 #include "ir/program/target.h"
+#include "ir/spec/document.h"
 #include "ir/spec/load.h"
 #include "ir/spec/shipped.h"
 
@@ -68,6 +69,18 @@ Result<spec::TrainingSpec> trainingOf(const Question& question, const spec::Stac
   return training;
 }
 
+namespace {
+
+// On the command line or in the training file.
+Result<bool> asksPrecision(const Question& question) {
+  if (question.precision || question.training.empty()) return question.precision.has_value();
+  TRIREME_ASSIGN_OR_RETURN(const std::string text, spec::readFile(question.training));
+  TRIREME_ASSIGN_OR_RETURN(const spec::Node root, spec::parseDocument(text, question.training));
+  return root.find("precision") != nullptr;
+}
+
+}  // namespace
+
 Result<Query> makeQuery(const Question& question, std::optional<spec::StackProfile> stack) {
   Query query;
   TRIREME_ASSIGN_OR_RETURN(query.model, spec::loadModel(question.model));
@@ -78,6 +91,8 @@ Result<Query> makeQuery(const Question& question, std::optional<spec::StackProfi
     TRIREME_ASSIGN_OR_RETURN(query.stack, loadStackOrDefault(question.stack));
   }
   TRIREME_ASSIGN_OR_RETURN(query.training, trainingOf(question, query.stack, query.cluster.device));
+  TRIREME_ASSIGN_OR_RETURN(const bool isAsked, asksPrecision(question));
+  query.usualPrecision = !isAsked;
   if (query.training.globalBatchSize == 0)
     return Error(invalidArgument(
         "the batch size is missing: give --batch, or global_batch_size in the --train file"));
@@ -86,6 +101,7 @@ Result<Query> makeQuery(const Question& question, std::optional<spec::StackProfi
         fmt::format("the sequence length is missing: give --seq (model '{}' takes up to {}), or "
                     "sequence_length in the --train file",
                     query.model.name, query.model.maxSequence)));
+  query.usualVocabMultiple = !question.vocabMultiple;
   query.vocabMultiple = question.vocabMultiple.value_or(query.stack.vocabMultiple);
   return query;
 }

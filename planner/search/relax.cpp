@@ -7,6 +7,7 @@
 
 #include "ir/base/format.h"
 #include "ir/plan/choices.h"
+#include "ir/spec/load.h"
 #include "planner/plan_text.h"
 #include "planner/search/pins.h"
 #include "planner/search/relaxed_search.h"
@@ -93,6 +94,22 @@ class Relaxer {
     Query other = query_;
     other.training.globalBatchSize = batch;
     return best(std::move(other), scope);
+  }
+  // With what is usual there where nobody asked for anything else.
+  Query under(const spec::StackProfile& stack) const {
+    Query changed = query_;
+    changed.stack = stack;
+    if (query_.usualPrecision)
+      changed.training.precision = spec::usualPrecision(stack, query_.cluster.device);
+    if (query_.usualVocabMultiple) changed.vocabMultiple = stack.vocabMultiple;
+    return changed;
+  }
+  // The precision stands beside the stacks where it changes with them.
+  std::string stackChange(const std::string& name, const plan::Plan& plan) const {
+    const spec::Precision now = query_.training.precision, then = plan.training.precision;
+    if (now == then) return fmt::format("stack {} (now: {})", name, query_.stack.name);
+    return fmt::format("stack {} in {} (now: {} in {})", name, spec::precisionName(then),
+                       query_.stack.name, spec::precisionName(now));
   }
   // Besides the devices, and what the program needs.
   bool hasPins() const {
@@ -212,10 +229,7 @@ void Relaxer::tryStacks(const std::vector<spec::StackProfile>& stacks) {
   for (const spec::StackProfile& stack : stacks) {
     if (stack.name == query_.stack.name) continue;
     ++numTried;
-    Query changed = query_;
-    changed.stack = stack;
-    if (query_.vocabMultiple == query_.stack.vocabMultiple)
-      changed.vocabMultiple = stack.vocabMultiple;
+    Query changed = under(stack);
     if (fastest && (!query_.slowest || fastest->estimate.step < *query_.slowest))
       changed.slowest = fastest->estimate.step;
     std::optional<CostedPlan> found = best(std::move(changed));
@@ -225,9 +239,10 @@ void Relaxer::tryStacks(const std::vector<spec::StackProfile>& stacks) {
   }
   if (numTried > 0)
     tried_.push_back(fmt::format("{} other stack{}", numTried, numTried == 1 ? "" : "s"));
-  if (fastest)
-    add(ChangeKind::kStack, fmt::format("stack {} (now: {})", name, query_.stack.name),
-        *std::move(fastest));
+  if (fastest) {
+    std::string change = stackChange(name, fastest->plan);
+    add(ChangeKind::kStack, std::move(change), *std::move(fastest));
+  }
 }
 
 // The fewest nodes, or devices where there is not one whole node, by doubling and bisection: as

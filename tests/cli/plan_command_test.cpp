@@ -3,7 +3,9 @@
 
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <regex>
 #include <sstream>
+#include <tuple>
 
 #include "ir/plan/plan.h"
 #include "tests/cli/command.h"
@@ -225,6 +227,47 @@ TEST_F(PlanCommand, NumbersThatDoNotDivideAreRefusedWithTheRuleAndTheNearest) {
     EXPECT_EQ(outcome.exitCode, 1);
     EXPECT_EQ(outcome.out, "");
     EXPECT_THAT(outcome.err, ::testing::StartsWith("error: " + message + "; would work"));
+  }
+}
+
+using Flags = std::vector<std::string>;
+
+Outcome planWith(const std::vector<Flags>& flags) {
+  Flags all = {"plan"};
+  for (const Flags& each : flags) all.insert(all.end(), each.begin(), each.end());
+  return runTrireme(all);
+}
+
+// "stack" or "devices" with what is advised, and the time of a step with it: "10.444 s".
+struct Advice {
+  std::string what, step;
+};
+Advice adviceIn(const std::string& message, const std::string& kind) {
+  const std::regex pattern((kind == "stack" ? R"(stack (\S+) )" : R"((\d+) devices )") +
+                           std::string(R"([^:]*\([^)]*\): ([^:]*?) a step)"));
+  std::smatch match;
+  EXPECT_TRUE(std::regex_search(message, match, pattern)) << message;
+  return match.empty() ? Advice{} : Advice{match[1], match[2]};
+}
+
+void expectStep(const Outcome& outcome, const std::string& step) {
+  expectSuccess(outcome);
+  const size_t at = outcome.out.find("\nstep ") + 1;
+  EXPECT_EQ(outcome.out.substr(at, outcome.out.find(',', at) - at), "step          " + step);
+}
+
+// Under that stack what nobody asked for is what is usual there.
+TEST(PlanAdvice, OnOtherSoftwareHoldsWhenItIsFollowed) {
+  const Flags question = {"--model", "qwen2-72b", "--cluster", "gb300-nvl72", "--batch",
+                          "256",     "--seq",     "2048",      "--gpus",      "4"};
+  for (const Flags& asked :
+       {Flags{}, Flags{"--precision", "fp8"}, Flags{"--vocab-multiple", "128"}}) {
+    const std::string message = planWith({question, asked, {"--stack", "nemo-fp8-current"}}).err;
+    const Advice advice = adviceIn(message, "stack");
+    expectStep(planWith({question, asked, {"--stack", advice.what}}), advice.step);
+    const bool saysPrecision =
+        message.find(" in bf16 (now: nemo-fp8-current in fp8)") != std::string::npos;
+    EXPECT_EQ(saysPrecision, asked != Flags({"--precision", "fp8"})) << message;
   }
 }
 

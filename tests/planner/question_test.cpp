@@ -46,6 +46,28 @@ TEST(MakeQuery, PrecisionThatTheTrainingFileDoesNotNameIsTheUsualOne) {
   EXPECT_EQ(precisionWith("precision: fp32\n", "dgx-h100"), spec::Precision::kFp32);
 }
 
+// What is asked for stays under another stack.
+TEST(MakeQuery, KnowsWhatNobodyAskedFor) {
+  const auto queryOf = [](const char* settings, std::optional<spec::Precision> precision,
+                          std::optional<int64_t> vocabMultiple) {
+    Question question{.model = "llama3-8b", .cluster = "dgx-h100", .batch = 8, .sequence = 2048};
+    if (settings) {
+      question.training = ::testing::TempDir() + "question_test_asked.yaml";
+      std::ofstream(question.training) << settings;
+    }
+    question.stack = "nemo-fp8-current";
+    question.precision = precision;
+    question.vocabMultiple = vocabMultiple;
+    return makeQuery(question).value();
+  };
+  EXPECT_TRUE(queryOf(nullptr, {}, {}).usualPrecision);
+  EXPECT_TRUE(queryOf("learning_rate: 1e-4\n", {}, {}).usualPrecision);
+  EXPECT_FALSE(queryOf("precision: fp8\n", {}, {}).usualPrecision);
+  EXPECT_FALSE(queryOf(nullptr, spec::Precision::kFp8, {}).usualPrecision);
+  EXPECT_TRUE(queryOf(nullptr, {}, {}).usualVocabMultiple);
+  EXPECT_FALSE(queryOf(nullptr, {}, 128).usualVocabMultiple);
+}
+
 TEST(CaveatsOf, SayWhatAnAnswerRestsOn) {
   const auto caveats = [](const char* stack, const char* cluster) {
     return caveatsOf(spec::loadStack(stack).value(), spec::loadCluster(cluster).value().device);

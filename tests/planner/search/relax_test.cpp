@@ -19,6 +19,7 @@ namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::Not;
 using ::testing::UnorderedElementsAre;
 
 // Every plan of the pins that the query has.
@@ -340,6 +341,32 @@ TEST(Shortfall, FastestOfOtherSoftwareCounts) {
   const Shortfall shortfall = askForShortfall(query, stacks);
   ASSERT_FALSE(shortfall.changes.empty());
   EXPECT_EQ(shortfall.changes.front().change, "stack 1 times (now: plain)");
+}
+
+// Software that trains in fp32 alone, and other software that does not: there as is usual, unless
+// somebody asked for fp32.
+TEST(Shortfall, OtherSoftwareTrainsInWhatIsUsualThere) {
+  Query query = smallQuery(4, 4, 8);
+  query.stack.name = "plain";
+  query.stack.ownPrograms = false;
+  query.stack.choices = {};
+  query.stack.precisions = {spec::Precision::kFp32};
+  query.training.precision = spec::Precision::kFp32;
+  spec::StackProfile sharing = query.stack;
+  sharing.name = "sharing";
+  sharing.choices = {spec::StackChoice::kShardParameters};
+  sharing.precisions = {spec::Precision::kBf16};
+  sharing.vocabMultiple = 3;
+  query.cluster.device.memory = leastMemoryOf(query) * 0.99;
+  EXPECT_THAT(toStatus(askForShortfall(query, {sharing})).message(),
+              Not(HasSubstr("stack sharing")));
+  query.usualPrecision = true;
+  const auto change = [&] { return askForShortfall(query, {sharing}).changes.at(0); };
+  EXPECT_EQ(change().change, "stack sharing in bf16 (now: plain in fp32)");
+  EXPECT_EQ(change().plan.training.precision, spec::Precision::kBf16);
+  EXPECT_EQ(change().plan.vocabMultiple, 128);
+  query.usualVocabMultiple = true;
+  EXPECT_EQ(change().plan.vocabMultiple, 3);
 }
 
 // 5, 2 or 1 replicas; of pinned ones those alone, with whole microbatches.
