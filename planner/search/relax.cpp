@@ -275,9 +275,15 @@ void Relaxer::addDevices() {
     if (tooFew >= most) return;
   } while (!search(std::min(2 * tooFew, most)));
   while (enough - tooFew > 1) search((tooFew + enough) / 2);
-  std::optional<CostedPlan> found = bestOn(enough * node, {false, false, searched});
+  int64_t devices = enough * node;
+  std::optional<CostedPlan> found = bestOn(devices, {false, false, searched});
+  // Ranks that are spread alike may need more hosts, which other plans can fill.
+  while (found && devicesFor(found->plan) > devices) {
+    devices = devicesFor(found->plan);
+    found = bestOn(devices, {false, false, searched});
+  }
   if (!found) return;
-  const int64_t devices = devicesFor(found->plan);
+  devices = devicesFor(found->plan);
   const bool isMore = devices > query_.cluster.numDevices;
   std::string change = fmt::format(
       "{} devices (there are {}{})", devices, base,

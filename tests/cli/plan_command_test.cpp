@@ -256,6 +256,16 @@ void expectStep(const Outcome& outcome, const std::string& step) {
   EXPECT_EQ(outcome.out.substr(at, outcome.out.find(',', at) - at), "step          " + step);
 }
 
+TEST(PlanAdvice, OnMoreDevicesHoldsWhenItIsFollowed) {
+  for (const auto& [model, cluster, batch, gpus] :
+       {std::tuple{"mpt-30b", "a40", "32", "1"}, {"llama3-70b", "dgx-h100", "256", "4"}}) {
+    const Flags question = {"--model", model,   "--cluster", cluster, "--batch",
+                            batch,     "--seq", "2048",      "--for", "nemo"};
+    const Advice advice = adviceIn(planWith({question, {"--gpus", gpus}}).err, "devices");
+    expectStep(planWith({question, {"--gpus", advice.what}}), advice.step);
+  }
+}
+
 // Under that stack what nobody asked for is what is usual there.
 TEST(PlanAdvice, OnOtherSoftwareHoldsWhenItIsFollowed) {
   const Flags question = {"--model", "qwen2-72b", "--cluster", "gb300-nvl72", "--batch",

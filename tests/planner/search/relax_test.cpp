@@ -464,6 +464,32 @@ TEST(Shortfall, DevicesAreThoseOfHostsThatHoldRanksAlike) {
   EXPECT_TRUE(searchPlan(query).has_value());
 }
 
+// What six ranks need, three on each of two hosts of four: all eight are faster, and there.
+TEST(Shortfall, TimeOfMoreDevicesIsThatOfTheAnswerOnThem) {
+  Query query = computeBound(smallQuery(8, 12, 24));
+  query.model = small::gpt(12, 96, 12);
+  query.cluster.tiers.front().devices = query.cluster.hostDevices = 4;
+  query.stack.name = "described";
+  query.stack.ownPrograms = false;
+  query.stack.rules = {spec::StackRule::kAlikeHosts};
+  Bytes least(1e18);
+  for (const plan::Plan& plan : everyPlan(query, 6, modelCosts(query)))
+    least = std::min(least, modelCosts(query).estimate(plan)->memory.total());
+  query.cluster.device.memory = least * 1.0001;
+  query.pins.gpus = 2;
+  const Shortfall shortfall = askForShortfall(query);
+  const auto change =
+      std::find_if(shortfall.changes.begin(), shortfall.changes.end(),
+                   [](const Relaxation& r) { return r.kind == ChangeKind::kDevices; });
+  ASSERT_NE(change, shortfall.changes.end()) << toStatus(shortfall).message();
+  EXPECT_EQ(change->change, "8 devices (there are 2)");
+  query.pins.gpus = 8;
+  const auto answer = searchPlan(query);
+  ASSERT_TRUE(answer.has_value());
+  EXPECT_EQ(answer->plan.numRanks(), 8);
+  EXPECT_EQ(change->estimate.step, answer->estimate.step);
+}
+
 TEST(Shortfall, TextAndJsonSayTheSame) {
   const Shortfall shortfall = askForShortfall(pinnedQueries().front());
   const std::string text = toStatus(shortfall).message();
