@@ -95,6 +95,8 @@ constexpr std::array<std::string_view, 56> kNeutralFlags = {
 
 constexpr std::pair<const char*, const char*> kPricedOtherwise[] = {
     {"--rampup-batch-size", "steps of the full batch are priced"},
+    {"--use-torch-optimizer-for-cpu-offload",
+     "does nothing without --optimizer-cpu-offload, which is not given"},
     {"--tp-comm-overlap",
      "the stack's profile says what hides behind products (nemo: some of it)"}};
 
@@ -121,6 +123,7 @@ struct OneValue {
 };
 constexpr OneValue kOneValue[] = {
     {"--transformer-impl", "transformer_engine"},
+    {"--softmax-type", "vanilla"},
     {"--optimizer", "adam"},
     {"--exp-avg-dtype", "fp32"},
     {"--exp-avg-sq-dtype", "fp32"},

@@ -32,16 +32,41 @@ constexpr std::pair<const char*, const char*> kOfThePast[] = {
     {"--virtual-pipeline-model-parallel-size",
      "--num-layers-per-virtual-pipeline-stage or --num-virtual-stages-per-pipeline-rank"}};
 
-constexpr const char* kOfOtherModels[] = {"--is-hybrid-model",
-                                          "--hybrid-override-pattern",
-                                          "--hybrid-layer-pattern",
-                                          "--heterogeneous-layers-config-path",
-                                          "--heterogeneous-layers-config-encoded-json",
-                                          "--experimental-attention-variant",
-                                          "--chunk-attention",
-                                          "--attention-chunk-size",
-                                          "--fine-grained-activation-offloading",
-                                          "--offload-optimizer-states"};
+// And what they do.
+constexpr std::pair<const char*, const char*> kOfOtherModels[] = {
+    {"--is-hybrid-model", "mixes in layers of other kinds"},
+    {"--hybrid-override-pattern", "mixes in layers of other kinds"},
+    {"--hybrid-layer-pattern", "mixes in layers of other kinds"},
+    {"--hybrid-attention-ratio", "mixes in layers of other kinds"},
+    {"--hybrid-mlp-ratio", "mixes in layers of other kinds"},
+    {"--heterogeneous-layers-config-path", "gives each layer a shape of its own"},
+    {"--heterogeneous-layers-config-encoded-json", "gives each layer a shape of its own"},
+    {"--experimental-attention-variant", "makes another attention"},
+    {"--linear-attention-freq", "puts linear attention into some of the layers"},
+    {"--linear-attention-type", "puts linear attention into some of the layers"},
+    {"--chunk-attention", "attends within chunks"},
+    {"--attention-chunk-size", "attends within chunks"},
+    {"--attention-output-gate", "puts a gate behind attention, with a matrix of its own"},
+    {"--no-rope-freq", "leaves some of the layers without positions"},
+    {"--enable-hyper-connections", "keeps several residual streams"},
+    {"--retro-add-retriever", "adds a retriever with an encoder of its own"},
+    {"--decoder-num-layers", "makes a decoder beside an encoder"},
+    {"--pipeline-model-parallel-split-rank", "splits the stages among encoder and decoder"},
+    {"--standalone-embedding-stage", "gives the embedding a stage of its own"},
+    {"--kitchen-config-file", "quantizes by a recipe of its own"},
+    {"--kitchen-recipe-number", "quantizes by a recipe of its own"},
+    {"--te-precision-config-file", "quantizes by a recipe of its own"},
+    {"--perform-rl-step", "generates texts within the step"},
+    {"--fine-grained-activation-offloading", "moves activations to the host"},
+    {"--offload-optimizer-states", "moves the optimizer's states to the host"}};
+
+// 0, Megatron's default: there is no encoder.
+constexpr const char* kOfEncoders[] = {"--encoder-tensor-model-parallel-size",
+                                       "--encoder-pipeline-model-parallel-size"};
+
+// Which stand for others, beside which Megatron refuses them.
+constexpr std::pair<const char*, const char*> kOtherNames[] = {
+    {"--encoder-num-layers", "--num-layers"}, {"--encoder-seq-length", "--seq-length"}};
 
 // Of Megatron's FSDP, which alone reads them: what is priced, and what another value does.
 struct FsdpValue {
@@ -51,6 +76,23 @@ constexpr FsdpValue kOfFsdp[] = {
     {"--outer-dp-sharding-strategy", "no_shard", "replicas of shards share the optimizer's state"},
     {"--megatron-fsdp-main-grads-dtype", "fp32", "gradients add up in another type"},
     {"--megatron-fsdp-main-params-dtype", "fp32", "the optimizer's weights have another type"}};
+
+void refuseOtherModels(Flags& flags) {
+  constexpr const char* kUnsaid = "which cannot be priced: no model or plan here says it";
+  for (const auto& [name, what] : kOfOtherModels)
+    if (flags.isGiven(name)) flags.fail(name, fmt::format("{}, {}", what, kUnsaid));
+  for (const char* name : kOfEncoders)
+    if (flags.count(name, 0) > 0) flags.fail(name, fmt::format("is of an encoder, {}", kUnsaid));
+  for (const auto& [name, other] : kOtherNames)
+    if (flags.isGiven(name))
+      flags.fail(name, flags.isGiven(other)
+                           ? fmt::format("is refused by Megatron beside {}: give that alone", other)
+                           : fmt::format("stands for {}: give that", other));
+  const bool isRotary = flags.isGiven("--use-rotary-position-embeddings") ||
+                        flags.text("--position-embedding-type") == "rope";
+  if (flags.has("--no-position-embedding") && !isRotary)
+    flags.fail("--no-position-embedding", "is refused by Megatron without rotary positions");
+}
 
 void refuseValuesOfFsdp(Flags& flags) {
   if (!flags.isGiven("--use-megatron-fsdp")) return;
@@ -100,8 +142,11 @@ void refuseOtherFlags(Flags& flags) {
       flags.fail(name, fmt::format("is not taken by today's Megatron-LM: give {}", instead));
   if (flags.isGiven("--yaml-cfg"))
     flags.fail("--yaml-cfg", "puts its file in the place of all flags, and is not read: give them");
-  for (const char* name : kOfOtherModels)
-    if (flags.isGiven(name)) flags.fail(name, "cannot be priced: no model or plan here says it");
+  if (flags.isGiven("--retro-project-dir"))
+    flags.fail("--retro-project-dir",
+               "takes batch, sequence and data from a file of its folder, which is not read: give "
+               "them");
+  refuseOtherModels(flags);
   refuseOtherSpecs(flags);
   if (const int64_t experts = flags.count("--expert-model-parallel-size", 1); experts > 1)
     flags.fail("--expert-model-parallel-size",

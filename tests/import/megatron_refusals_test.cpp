@@ -9,7 +9,9 @@
 namespace trireme::codegen {
 namespace {
 
+using ::testing::Contains;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 // small::gpt(4) with two replicas of tp 2 and pp 2.
 const std::string kSmallRun =
@@ -52,10 +54,31 @@ TEST(MegatronRefusals, OfMegatronDeepspeedNameItsStack) {
 }
 
 TEST(MegatronRefusals, OfModelsThatNothingHereSays) {
-  for (const char* flags :
-       {"--is-hybrid-model", "--hybrid-override-pattern M-M*", "--attention-chunk-size 8192",
-        "--heterogeneous-layers-config-path a.json", "--experimental-attention-variant gated_delta",
-        "--chunk-attention", "--fine-grained-activation-offloading", "--offload-optimizer-states"})
+  for (const char* flags : {"--is-hybrid-model",
+                            "--hybrid-override-pattern M-M*",
+                            "--attention-chunk-size 8192",
+                            "--heterogeneous-layers-config-path a.json",
+                            "--experimental-attention-variant gated_delta",
+                            "--chunk-attention",
+                            "--fine-grained-activation-offloading",
+                            "--offload-optimizer-states",
+                            "--linear-attention-freq 4",
+                            "--linear-attention-type gated_delta_net",
+                            "--attention-output-gate",
+                            "--no-rope-freq 4",
+                            "--enable-hyper-connections",
+                            "--retro-add-retriever",
+                            "--hybrid-attention-ratio 0.1",
+                            "--hybrid-mlp-ratio 0.5",
+                            "--decoder-num-layers 4",
+                            "--pipeline-model-parallel-split-rank 1",
+                            "--encoder-pipeline-model-parallel-size 1",
+                            "--encoder-tensor-model-parallel-size 2",
+                            "--standalone-embedding-stage",
+                            "--kitchen-recipe-number 1",
+                            "--kitchen-config-file k.yaml",
+                            "--te-precision-config-file te.yaml",
+                            "--perform-rl-step"})
     EXPECT_THAT(refusalOfFlags(flags), HasSubstr("cannot be priced: no model or plan here says it"))
         << flags;
   EXPECT_THAT(refusalOfFlags("--yaml-cfg gpt.yaml"),
@@ -68,6 +91,56 @@ TEST(MegatronRefusals, OfModelsThatNothingHereSays) {
               HasSubstr("': other layers cannot be priced; nearest: megatron.core.models.gpt."
                         "gpt_layer_specs get_gpt_layer_with_transformer_engine_spec"));
   EXPECT_EQ(refusalOfFlags(specs + "get_gpt_layer_with_transformer_engine_spec"), "read");
+}
+
+TEST(MegatronRefusals, OfOtherModelsSayWhatTheFlagDoes) {
+  EXPECT_EQ(
+      refusalOfFlags("--linear-attention-freq 4"),
+      "run.sh:1: --linear-attention-freq puts linear attention into some of the layers, which "
+      "cannot be priced: no model or plan here says it");
+  EXPECT_THAT(refusalOfFlags("--attention-output-gate"),
+              HasSubstr("--attention-output-gate puts a gate behind attention"));
+  for (const char* type : {"learnable", "off-by-one"})
+    EXPECT_THAT(refusalOfFlags(std::string("--softmax-type ") + type),
+                HasSubstr(std::string("--softmax-type is '") + type +
+                          "', which cannot be priced; nearest: vanilla"));
+  EXPECT_EQ(refusalOfFlags("--softmax-type vanilla"), "read");
+  EXPECT_THAT(refusalOfFlags("--retro-project-dir retro"),
+              HasSubstr("--retro-project-dir takes batch, sequence and data from a file"));
+}
+
+// Of GPT models the encoder is the decoder: Megatron takes either name, not both.
+TEST(MegatronRefusals, OfEncodersNameTheFlagOfGptModels) {
+  EXPECT_THAT(
+      refusalOfFlags("--encoder-num-layers 4"),
+      HasSubstr("--encoder-num-layers is refused by Megatron beside --num-layers: give that "
+                "alone"));
+  EXPECT_THAT(refusalOfFlags("--encoder-seq-length 32"), HasSubstr("beside --seq-length"));
+  const auto alone =
+      importPlan(Framework::kMegatron,
+                 "torchrun --nproc-per-node 8 pretrain_gpt.py --encoder-num-layers 4 "
+                 "--micro-batch-size 1",
+                 "run.sh", small::gpt(4), {});
+  ASSERT_FALSE(alone.has_value());
+  EXPECT_THAT(alone.error().message(),
+              HasSubstr("--encoder-num-layers stands for --num-layers: give that"));
+  EXPECT_EQ(refusalOfFlags("--encoder-pipeline-model-parallel-size 0"), "read");
+}
+
+// The position is not added where it is rotary; learned ones Megatron does not leave out.
+TEST(MegatronRefusals, OfPositionsLeftOut) {
+  EXPECT_THAT(refusalOfFlags("--no-position-embedding"),
+              HasSubstr("--no-position-embedding is refused by Megatron without rotary positions"));
+  EXPECT_THAT(refusalOfFlags("--no-position-embedding --position-embedding-type rope"),
+              HasSubstr("--position-embedding-type is rope, but the model has learned_absolute"));
+}
+
+TEST(MegatronNotes, OfOffloadingThatIsNotOn) {
+  const Result<Imported> imported = readRun("--use-torch-optimizer-for-cpu-offload");
+  ASSERT_TRUE(imported.has_value()) << imported.error().message();
+  EXPECT_THAT(imported->notes, Contains("--use-torch-optimizer-for-cpu-offload: does nothing "
+                                        "without --optimizer-cpu-offload, which is not given"));
+  EXPECT_THAT(imported->unpriced, Not(Contains("--use-torch-optimizer-for-cpu-offload")));
 }
 
 // Its second version sets the flag of the first.
