@@ -258,7 +258,8 @@ void expectStep(const Outcome& outcome, const std::string& step) {
 
 TEST(PlanAdvice, OnMoreDevicesHoldsWhenItIsFollowed) {
   for (const auto& [model, cluster, batch, gpus] :
-       {std::tuple{"mpt-30b", "a40", "32", "1"}, {"llama3-70b", "dgx-h100", "256", "4"}}) {
+       {std::tuple{"mpt-30b", "a40", "32", "1"},
+        std::tuple{"llama3-70b", "dgx-h100", "256", "4"}}) {
     const Flags question = {"--model", model,   "--cluster", cluster, "--batch",
                             batch,     "--seq", "2048",      "--for", "nemo"};
     const Advice advice = adviceIn(planWith({question, {"--gpus", gpus}}).err, "devices");
