@@ -72,12 +72,6 @@ Seconds copyTime(const StageSetting& s, double parameters) {
          (s.cluster.device.memoryBandwidth * s.cluster.device.memoryEfficiency);
 }
 
-// Casts, there and back.
-ShardedTraffic autocastTraffic(const StageSetting& s) {
-  return {Seconds(0), copyTime(s, s.blocks.layer.parameters), Seconds(0),
-          copyTime(s, s.blocks.head.parameters)};
-}
-
 // Those of sharded parameters. Where one port of a node carries them, devices that have a share of
 // all ports reach so much less.
 Levels shardLevels(const StageSetting& s) {
@@ -128,7 +122,6 @@ ShardedTraffic shardedTraffic(const StageSetting& s) {
   if (s.plan.stateSharding == plan::StateSharding::kGradients) traffic = gradientTraffic(s);
   if (s.plan.stateSharding == plan::StateSharding::kParameters && !keepsWhole(s.plan, s.stack))
     traffic = parameterTraffic(s);
-  if (autocasts(s.plan, s.stack)) traffic = autocastTraffic(s);
   if (reducesEveryMicrobatch(s))
     traffic = traffic +
               besideBackward(s, [&](double parameters) { return replicatedTime(s, parameters); });
@@ -155,6 +148,12 @@ double recomputedLayers(const plan::Plan& plan, double layers) {
   return layers;
 }
 
+// Of parameters before products, and of their gradients after.
+Seconds castTime(const StageSetting& s, double parameters) {
+  return Bytes(2 * (s.stack.parameterBytes + s.stack.autocastBytes) * parameters) /
+         (s.cluster.device.memoryBandwidth * s.cluster.device.memoryEfficiency);
+}
+
 ChunkCost chunkCost(const StageSetting& s, double layers, bool first, bool last) {
   ChunkCost chunk;
   chunk.forward = s.blocks.layer.forward * layers;
@@ -171,6 +170,9 @@ ChunkCost chunkCost(const StageSetting& s, double layers, bool first, bool last)
     chunk.backward += s.blocks.head.backward;
     chunk.parameterTraffic += s.traffic.head;
   }
+  if (autocasts(s.plan, s.stack))
+    chunk.backward.streams +=
+        castTime(s, s.blocks.layer.parameters * layers + (last ? s.blocks.head.parameters : 0));
   if (!plan::splitsBackward(s.plan.schedule)) return chunk;
   chunk.weights = s.blocks.layer.weights * layers;
   chunk.backward -= chunk.weights;

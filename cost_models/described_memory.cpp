@@ -152,13 +152,12 @@ bool keepsWhole(const plan::Plan& plan, const spec::StackDescription& stack) {
 
 bool autocasts(const plan::Plan& plan, const spec::StackDescription& stack) {
   return stack.autocastBytes > 0 && plan.stateSharding == plan::StateSharding::kNone &&
-         elementBytes(plan) < 4;
+         plan.tp * plan.pp == 1 && elementBytes(plan) < 4;
 }
 
-double unsharedBytes(const plan::Plan& plan, const spec::StackDescription& stack) {
-  if (plan.stateSharding != plan::StateSharding::kNone) return 0;
+double bucketBytes(const plan::Plan& plan, const spec::StackDescription& stack) {
   const bool isAlone = groupSize(dataGroup(plan)) == 1;
-  return (isAlone ? 0 : stack.bucketBytes) + (autocasts(plan, stack) ? stack.autocastBytes : 0);
+  return plan.stateSharding == plan::StateSharding::kNone && !isAlone ? stack.bucketBytes : 0;
 }
 
 double f8CopyBytes(const plan::Plan& plan, const spec::StackDescription& stack) {
@@ -255,9 +254,12 @@ MemoryUse describedMemoryOf(const StageSetting& setting, size_t stage) {
   use.arena.parameters =
       whole(parameters * stack.parameterBytes / shared(plan::StateSharding::kParameters) +
             setting.blocks.layer.parameters * layers * f8CopyBytes(plan, stack));
+  const double looksUp = model.tiedEmbeddings ? 0 : setting.blocks.embedding.parameters;
+  if (autocasts(plan, stack))
+    use.arena.parameters += whole((parameters - looksUp) * stack.autocastBytes);
   use.arena.gradients =
       whole(parameters * (stack.gradientBytes / shared(plan::StateSharding::kGradients) +
-                          unsharedBytes(plan, stack)));
+                          bucketBytes(plan, stack)));
   use.arena.optimizer =
       whole(parameters * stack.optimizerBytes / shared(plan::StateSharding::kOptimizer));
   const std::vector<double> kept = keptByChunks(model, plan, stack, stage);

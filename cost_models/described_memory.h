@@ -12,11 +12,11 @@ namespace trireme::cost {
 
 // Whether gathered parameters and unreduced gradients of a stage are there whole, through the step.
 bool keepsWhole(const plan::Plan& plan, const spec::StackDescription& stack);
-// Whether torch.autocast casts parameters, of which nothing is shared (autocastBytes).
+// Whether torch.autocast casts the parameters of products (autocastBytes): nothing is shared, nor
+// divided.
 bool autocasts(const plan::Plan& plan, const spec::StackDescription& stack);
-// Per parameter, of a rank that shares nothing, besides its state: bucketBytes, where there are
-// others with the same parameters, and autocastBytes.
-double unsharedBytes(const plan::Plan& plan, const spec::StackDescription& stack);
+// Per parameter, beside the gradients of ranks that share nothing with others.
+double bucketBytes(const plan::Plan& plan, const spec::StackDescription& stack);
 
 // Parameters of one rank of pipeline rank `stage`: its layers, and the tables that it holds. A
 // table tied over two stages is there twice, one tied within a stage once.
@@ -65,8 +65,8 @@ Bytes leastDescribedReserve(int64_t tp, int64_t pp, int64_t dp, const spec::Clus
 
 // One rank of pipeline rank `stage`:
 //   parameters, gradients, optimizer  bytes per parameter of the description, each divided by the
-//                                     ranks that share it; with f8CopyBytes() of layers, and
-//                                     unsharedBytes() beside the gradients
+//                                     ranks that share it; with f8CopyBytes() of layers, what
+//                                     autocast keeps of layers and head, and bucketBytes()
 //   activations    what microbatches in flight keep at most at once (in_flight.h); with
 //   recomputation one
 //                  layer in full besides; with sequence parallelism, once, an operand that is

@@ -78,8 +78,8 @@ class FlushPlayer::Player {
   }
 
   // After run(): of that chain.
-  std::vector<uint32_t> passes() const {
-    std::vector<uint32_t> passes(order_.numPasses());
+  std::vector<int32_t> passes() const {
+    std::vector<int32_t> passes(order_.numPasses());
     backwards([&](uint32_t at, uint32_t, bool) { ++passes[order_.steps[at].pass]; });
     return passes;
   }
@@ -260,26 +260,38 @@ Simulation FlushPlayer::play(const Pipeline& pipeline, bool keepsTasks) {
   return result;
 }
 
-Chain FlushPlayer::chainOf(const Pipeline& pipeline) {
-  const auto order = orderOf(pipeline);
+Chain FlushPlayer::chainOf(const Shape& shape, const Pipeline& pipeline) {
+  const auto order = orderOf(shape, 0);
   Player player(pipeline, *order, *this);
   const Seconds length = player.run();
   return {length, order->chunks, player.passes()};
 }
 
+Chain FlushPlayer::chainOf(const Pipeline& pipeline) {
+  return chainOf(shapeOf(pipeline), pipeline);
+}
+
 Seconds FlushPlayer::timeOf(const Pipeline& pipeline, Chain* chain) {
-  const auto played = [&](const Shape& shape) {
+  const auto played = [&](const Shape& shape, Chain* of) {
+    if (of != nullptr) return (*of = chainOf(shape, pipeline)).length;
     const auto order = orderOf(shape, 0);
     return Player(pipeline, *order, *this).run();
   };
-  if (chain != nullptr) *chain = chainOf(pipeline);
   const Seconds closedForm = pipelineTime(pipeline);
-  if (isClosed(pipeline)) return closedForm;
+  if (chain == nullptr && isClosed(pipeline)) return closedForm;
   Shape shape = shapeOf(pipeline);
-  const Seconds alone = chain != nullptr ? chain->length : played(shape);
+  const Seconds alone = played(shape, chain);
+  if (isClosed(pipeline)) return closedForm;
   if (!pipeline.postValidation) return std::max(closedForm, alone);
   shape.isTwice = true;
-  return std::max(closedForm, played(shape) - alone);
+  Chain both;
+  const Seconds added = played(shape, chain == nullptr ? nullptr : &both) - alone;
+  if (chain != nullptr) {
+    chain->length = added;
+    for (size_t i = 0; i < both.passes.size(); ++i)
+      chain->passes[i] = both.passes[i] - chain->passes[i];
+  }
+  return std::max(closedForm, added);
 }
 
 Simulation play(const Pipeline& pipeline, bool keepsTasks) {

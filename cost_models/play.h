@@ -30,16 +30,17 @@ Simulation play(const Pipeline& pipeline, bool keepsTasks = true);
 // With post-validation the longer of pipelineTime and what a second flush adds to one.
 Seconds flushTime(const Pipeline& pipeline);
 
-// The critical path of a flush played, without its order: how often it takes which pass.
+// The critical path of a flush played, without its order: how often it takes which pass. Or what a
+// second flush adds to that of one, which may be less than nothing.
 struct Chain {
   Seconds length;  // hops and transfers included
   size_t chunks = 0;
-  std::vector<uint32_t> passes;  // by stage, direction (forward, backward, weights), chunk
+  std::vector<int32_t> passes;  // by stage, direction (forward, backward, weights), chunk
 
-  uint32_t& passesAt(size_t stage, size_t direction, size_t chunk) {
+  int32_t& passesAt(size_t stage, size_t direction, size_t chunk) {
     return passes[(stage * TaskOrder::kDirections + direction) * chunks + chunk];
   }
-  uint32_t passesAt(size_t stage, size_t direction, size_t chunk) const {
+  int32_t passesAt(size_t stage, size_t direction, size_t chunk) const {
     return passes[(stage * TaskOrder::kDirections + direction) * chunks + chunk];
   }
 };
@@ -50,7 +51,8 @@ struct Chain {
 class FlushPlayer {
  public:
   Simulation play(const Pipeline& pipeline, bool keepsTasks = true);
-  // flushTime(), and where asked for the chain of the flush played.
+  // flushTime(), and where asked for the chain of the flush played; with post-validation what the
+  // second one adds.
   Seconds timeOf(const Pipeline& pipeline, Chain* chain = nullptr);
   Chain chainOf(const Pipeline& pipeline);
   // Of the stages of such a pipeline from `first` on (tail_player.h).
@@ -69,6 +71,7 @@ class FlushPlayer {
   };
 
   static Shape shapeOf(const Pipeline& pipeline);
+  Chain chainOf(const Shape& shape, const Pipeline& pipeline);
   const schedule::Schedule& scheduleOf(const Shape& shape);
   std::shared_ptr<const TaskOrder> orderOf(const Shape& shape, size_t first);
 

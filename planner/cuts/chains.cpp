@@ -17,7 +17,7 @@ class Passes {
   }
   void each(size_t rank, PassKind kind, int64_t count) {
     for (size_t c = 0; c < chain_.chunks; ++c)
-      chain_.passesAt(rank, kind, c) += static_cast<uint32_t>(std::max<int64_t>(count, 0));
+      chain_.passesAt(rank, kind, c) += static_cast<int32_t>(std::max<int64_t>(count, 0));
   }
   void add(size_t rank, PassKind kind, size_t chunk) { ++chain_.passesAt(rank, kind, chunk); }
   cost::Chain with(Seconds hops) const {
@@ -101,12 +101,14 @@ Seconds lengthOf(const cost::Chain& chain, const cost::Pipeline& pipeline) {
   return length;
 }
 
-LinearRow lineOf(const cost::Chain& chain, const double (&ofLayer)[kNumPassKinds],
+LinearRow lineOf(const cost::Chain& chain, const LayerTime& ofLayer,
                  const std::vector<double>& layers) {
   LinearRow line{std::vector<double>(layers.size(), 0.0), 0};
   for (size_t i = 0; i < layers.size(); ++i)
-    for (size_t kind = 0; kind < kNumPassKinds; ++kind)
-      line.perLayer[i] += ofLayer[kind] * chain.passesAt(i / chain.chunks, kind, i % chain.chunks);
+    for (const PassKind kind : {kForwardPass, kBackwardPass, kWeightsPass})
+      if (const int32_t times = chain.passesAt(i / chain.chunks, kind, i % chain.chunks);
+          times != 0)
+        line.perLayer[i] += ofLayer(kind, i) * times;
   line.fixed = chain.length.count() - line.at(layers);
   return line;
 }

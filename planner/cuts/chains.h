@@ -1,5 +1,6 @@
 // Chains of passes that hold each other up, of a plan whatever its layers. Internal to planner/.
 #pragma once
+#include <functional>
 #include <vector>
 
 #include "cost_models/pipeline.h"
@@ -15,9 +16,10 @@ std::vector<cost::Chain> closedForms(const cost::Pipeline& pipeline);
 // With the passes of `pipeline`, and transfers that stop its stages.
 Seconds lengthOf(const cost::Chain& chain, const cost::Pipeline& pipeline);
 
-// How long a chain is that was `chain.length` with so many layers on every chunk, of which each
-// takes `ofLayer` at every pass.
-LinearRow lineOf(const cost::Chain& chain, const double (&ofLayer)[kNumPassKinds],
+// What a pass of a chunk, counted by stages, takes for one more layer, in s.
+using LayerTime = std::function<double(PassKind kind, size_t chunk)>;
+// How long a chain is that was `chain.length` with so many layers on every chunk.
+LinearRow lineOf(const cost::Chain& chain, const LayerTime& ofLayer,
                  const std::vector<double>& layers);
 
 }  // namespace trireme::planner

@@ -47,7 +47,8 @@ CutMemory::CutMemory(CutStages& stages, const BlockCosts& blocks, SlotTable& slo
   plan.schedule = schedule;
   perLayer_ = (stateBytes(query, blocks.layerElements, plan) +
                Bytes(blocks.layerElements *
-                     (cost::f8CopyBytes(plan, stack) + cost::unsharedBytes(plan, stack)))) *
+                     (cost::f8CopyBytes(plan, stack) + cost::bucketBytes(plan, stack) +
+                      (cost::autocasts(plan, stack) ? stack.autocastBytes : 0)))) *
               padding;
   perLayerAtStep_ = perLayer_;
   parametersOfLayer_ = blocks.layerElements;

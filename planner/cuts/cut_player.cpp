@@ -11,6 +11,11 @@
 namespace trireme::planner {
 namespace {
 
+// Moves that are judged in the time that a play takes for a pass.
+constexpr int64_t kPairsOfPass = 4;
+// Of what is known of one cut alone, moves may help that seem so much too slow.
+constexpr double kTangentReach = 1.01;
+
 bool isFaster(Seconds a, Seconds b) { return a < b * (1 - kTie); }
 
 std::vector<double> layersOf(const Counts& counts) {
@@ -32,12 +37,10 @@ Counts countsOf(const Ranges& ranges) {
 }
 
 CutPlayer::CutPlayer(StageCosts& costs, cost::FlushPlayer& flush, cost::Pipeline pipeline,
-                     PassTimes weight, double factor, std::optional<Seconds> limit,
-                     int64_t mostPasses)
+                     double factor, std::optional<Seconds> limit, int64_t mostPasses)
     : costs_(costs),
       pipeline_(std::move(pipeline)),
       flush_(flush),
-      weight_(weight),
       factor_(factor),
       limit_(limit ? *limit * (1 + kTie) : Seconds(std::numeric_limits<double>::infinity())),
       mostPasses_(mostPasses) {}
@@ -103,23 +106,60 @@ Seconds CutPlayer::timeOf(const Counts& counts) {
   const Seconds once = put(counts).total();
   const auto chunks = static_cast<int64_t>(counts.size() * counts.front().size());
   numPasses_ += 2 * pipeline_.numMicrobatches * chunks;
+  // With post-validation what is priced is no chain of a flush, and the latest alone are of use.
+  if (pipeline_.postValidation) return place->second = (flush_.timeOf(pipeline_) + once) * factor_;
   cost::Chain chain;
   const Seconds flush = flush_.timeOf(pipeline_, &chain);
-  chain.length = std::min(chain.length, flush);  // which another path of a closed form may be
-  addChains(std::move(chain), layersOf(counts));
+  addChains(chain, counts);
   return place->second = (flush + once) * factor_;
 }
 
 // With the first cut also what the closed form knows of all.
-void CutPlayer::addChains(cost::Chain played, const std::vector<double>& layers) {
-  const double ofLayer[] = {weight_.forward.count(), weight_.backward.count(),
-                            weight_.weights.count()};
-  if (!moves_.knowsChains() && pipeline_.schedule != plan::ScheduleKind::kGpipe)
+void CutPlayer::addChains(const cost::Chain& played, const Counts& counts) {
+  const std::vector<double> layers = layersOf(counts);
+  const bool isFirst = !moves_.knowsChains();
+  if (isFirst) learnLayer(counts);
+  const auto ofLayer = [&](PassKind kind, size_t chunk) {
+    return (chunk == 0 ? ofFirst_ : chunk + 1 == layers.size() ? ofLast_ : ofLayer_)[kind];
+  };
+  const bool hasClosedForms =
+      pipeline_.schedule != plan::ScheduleKind::kGpipe && !pipeline_.postValidation;
+  if (isFirst && hasClosedForms)
     for (cost::Chain& chain : closedForms(pipeline_)) {
       chain.length = lengthOf(chain, pipeline_);
       moves_.addChain(lineOf(chain, ofLayer, layers));
     }
   moves_.addChain(lineOf(played, ofLayer, layers));
+}
+
+// How the best changes as far as one layer goes.
+void CutPlayer::addTangent() {
+  moves_ = {};
+  put(counts_);
+  cost::Chain chain;
+  flush_.timeOf(pipeline_, &chain);
+  addChains(chain, counts_);
+}
+
+// What a layer more is on most chunks and, as layers and what is beside them need not add up, on
+// the first and the last one.
+void CutPlayer::learnLayer(const Counts& counts) {
+  const auto addedTo = [&](size_t rank, size_t chunk, LayerTimes& times) {
+    std::vector<int64_t> more = counts[rank];
+    ++more[chunk];
+    const Stage& before = stageOf(rank, counts[rank]);
+    const Stage& with = stageOf(rank, more);
+    times[kForwardPass] = (with.times.forward[chunk] - before.times.forward[chunk]).count();
+    times[kBackwardPass] = (with.times.backward[chunk] - before.times.backward[chunk]).count();
+    if (!with.times.weights.empty())
+      times[kWeightsPass] = (with.times.weights[chunk] - before.times.weights[chunk]).count();
+    return cost::OnceTimes{with.once.reducing - before.once.reducing,
+                           with.once.updating - before.once.updating};
+  };
+  const size_t last = counts.size() - 1, chunk = counts.front().size() - 1;
+  addedTo(0, 0, ofFirst_);
+  onceOfLayer_ = addedTo(last, chunk, ofLast_);
+  if (chunk > 0 || last > 1) addedTo(chunk > 0 ? 0 : 1, chunk, ofLayer_);
 }
 
 bool CutPlayer::play(const Counts& counts) {
@@ -136,8 +176,8 @@ bool CutPlayer::play(const Counts& counts) {
   return true;
 }
 
-void CutPlayer::descend(size_t mostInVain) {
-  while (best_ && mayPlay() && stepDown(mostInVain)) {
+void CutPlayer::descend(size_t mostMoves) {
+  while (best_ && mayPlay() && stepDown(mostMoves)) {
   }
 }
 
@@ -175,6 +215,8 @@ std::optional<Counts> CutPlayer::nearest(const std::vector<double>& layers, int6
 
 std::vector<LayerMoves::Move> CutPlayer::movesFrom(const Counts& counts, double enough) {
   const size_t chunks = counts.front().size();
+  const auto all = static_cast<int64_t>(counts.size() * chunks);
+  numPasses_ += all * all / kPairsOfPass;
   std::vector<size_t> givers;
   std::vector<cost::OnceTimes> once;
   for (size_t rank = 0; rank < counts.size(); ++rank) {
@@ -182,19 +224,18 @@ std::vector<LayerMoves::Move> CutPlayer::movesFrom(const Counts& counts, double 
     for (size_t c = 0; c < chunks; ++c)
       if (mayGive({rank, c}, counts)) givers.push_back(rank * chunks + c);
   }
-  std::vector<int64_t> more = counts.front();
-  ++more.back();
-  const cost::OnceTimes with = stageOf(0, more).once;
-  const cost::OnceTimes ofLayer{with.reducing - once[0].reducing, with.updating - once[0].updating};
-  return moves_.from(layersOf(counts), givers, chunks, {once, ofLayer}, enough);
+  return moves_.from(layersOf(counts), givers, chunks, {once, onceOfLayer_}, enough);
 }
 
-bool CutPlayer::stepDown(size_t mostInVain) {
+bool CutPlayer::stepDown(size_t mostMoves) {
+  const bool isTangent = pipeline_.postValidation;
+  if (isTangent) addTangent();
   const Counts from = counts_;
   const size_t chunks = from.front().size();
-  const double enough = (best_->step / factor_).count() * (1 - kTie);
+  const double enough = (best_->step / factor_).count() * (isTangent ? kTangentReach : 1 - kTie);
   std::vector<LayerMoves::Move> moves = movesFrom(from, enough);
-  for (size_t inVain = 0; inVain < mostInVain && !moves.empty() && mayPlay();) {
+  bool helped = false;
+  for (size_t tried = 0; tried < mostMoves && !moves.empty() && mayPlay();) {
     const auto likeliest =
         std::min_element(moves.begin(), moves.end(),
                          [](const auto& a, const auto& b) { return a.time() < b.time(); });
@@ -204,12 +245,12 @@ bool CutPlayer::stepDown(size_t mostInVain) {
     *likeliest = moves.back();
     moves.pop_back();
     const size_t known = played_.size();
-    if (play(moved)) return true;
+    helped = play(moved) || helped;
     if (played_.size() == known) continue;
-    ++inVain;
-    moves_.lookAgain(layersOf(from), enough, moves);
+    ++tried;
+    if (!isTangent) moves_.lookAgain(layersOf(from), (best_->step / factor_).count(), moves);
   }
-  return false;
+  return helped;
 }
 
 }  // namespace trireme::planner

@@ -1,5 +1,6 @@
 // Plays cuts of a plan's layers and keeps the fastest. Internal to planner/.
 #pragma once
+#include <array>
 #include <cstdint>
 #include <deque>
 #include <limits>
@@ -38,11 +39,10 @@ class StageCosts {
 // passes of chunks, what is looked at and found too slow by the closed form is not.
 class CutPlayer {
  public:
-  // `pipeline` but for its stages. `weight`: of a pass forward and backward on a critical path; W
-  // counts as a forward.
-  // `costs` and `flush` must outlive the player. Cuts that take more than `limit` count as slow.
-  CutPlayer(StageCosts& costs, cost::FlushPlayer& flush, cost::Pipeline pipeline, PassTimes weight,
-            double factor, std::optional<Seconds> limit, int64_t mostPasses);
+  // `pipeline` but for its stages. `costs` and `flush` must outlive the player. Cuts that take more
+  // than `limit` count as slow.
+  CutPlayer(StageCosts& costs, cost::FlushPlayer& flush, cost::Pipeline pipeline, double factor,
+            std::optional<Seconds> limit, int64_t mostPasses);
   ~CutPlayer() { flush_.trim(); }
 
   bool mayPlay() const { return numPasses_ < mostPasses_; }
@@ -85,10 +85,9 @@ class CutPlayer {
   // little.
   std::optional<Counts> nearest(const std::vector<double>& layers, int64_t left, int64_t chunks);
 
-  // Moves layers, one at a time, as long as the best becomes faster by it. Of the moves that may
-  // help by the critical paths of all cuts played (LayerMoves) the likeliest are tried first, at
-  // most so many in vain.
-  void descend(size_t mostInVain);
+  // Moves layers, one at a time, as long as the best becomes faster by it: by the best of so many
+  // moves that are the likeliest to help by the critical paths of all cuts played (LayerMoves).
+  void descend(size_t mostMoves);
 
  private:
   struct Chunk {
@@ -99,15 +98,18 @@ class CutPlayer {
   bool mayGive(const Chunk& at, const Counts& counts) const {
     return counts[at.rank][at.chunk] > leastOf(at, counts);
   }
-  void addChains(cost::Chain played, const std::vector<double>& layers);
+  using LayerTimes = std::array<double, kNumPassKinds>;  // s
+
+  void addChains(const cost::Chain& played, const Counts& counts);
+  void learnLayer(const Counts& counts);
   std::vector<LayerMoves::Move> movesFrom(const Counts& counts, double enough);
-  bool stepDown(size_t mostInVain);
+  void addTangent();
+  bool stepDown(size_t mostMoves);
   cost::OnceTimes put(const Counts& counts);  // into pipeline_; the longest `once`
 
   StageCosts& costs_;
   cost::Pipeline pipeline_;
   cost::FlushPlayer& flush_;
-  const PassTimes weight_;
   const double factor_;
   Seconds limit_;
   int64_t mostPasses_;
@@ -123,6 +125,8 @@ class CutPlayer {
   std::vector<const Stage*> put_;                 // into pipeline_
   std::map<Counts, Seconds> played_;
   LayerMoves moves_;
+  LayerTimes ofFirst_{}, ofLayer_{}, ofLast_{};  // one more on the first chunk, most, the last one
+  cost::OnceTimes onceOfLayer_;
   std::optional<CutSearch::Cut> best_;
   Counts counts_;  // of the best
   int64_t numPasses_ = 0;

@@ -79,12 +79,13 @@ bool CutRelaxation::addMemoryAt(const std::vector<double>& layers) {
 // To begin with; transfers that stop the stage are in the passes.
 void CutRelaxation::addClosedForms() {
   const std::vector<double> none(numChunks_, 0.0);
+  const auto ofLayer = [&](PassKind kind, size_t) { return linear_.ofLayer[kind]; };
   for (cost::Chain& chain : closedForms(linear_.pipeline)) {
     for (size_t i = 0; i < numChunks_; ++i)
       for (size_t kind = 0; kind < kNumPassKinds; ++kind)
         chain.length += Seconds(linear_.fixed[kind][i]) *
                         static_cast<double>(chain.passesAt(i / chunks_, kind, i % chunks_));
-    addTime(lineOf(chain, linear_.ofLayer, none));
+    addTime(lineOf(chain, ofLayer, none));
   }
 }
 
@@ -150,7 +151,8 @@ double CutRelaxation::play(const std::vector<double>& layers) {
       if (!times.weights.empty()) times.weights[c] = timeOf(kWeightsPass);
     }
   const cost::Chain chain = player_.chainOf(pipeline);
-  addTime(lineOf(chain, linear_.ofLayer, layers));
+  const auto ofLayer = [&](PassKind kind, size_t) { return linear_.ofLayer[kind]; };
+  addTime(lineOf(chain, ofLayer, layers));
   return chain.length.count();
 }
 

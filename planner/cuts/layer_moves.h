@@ -31,8 +31,9 @@ class OnceWithMoves {
 };
 
 // The order of tasks does not depend on how long they take, so that no cut takes less than any
-// chain that was the longest of another (cut_relaxation.h): what a move does to the chains that are
-// known says, at some products each, which of thousands of moves are worth a play.
+// chain that was the longest of another (cut_relaxation.h), as far as a layer takes as long on
+// every chunk of a kind: what a move does to the chains that are known says, at some products each,
+// which of thousands of moves are worth a play.
 class LayerMoves {
  public:
   // Of one layer between chunks, counted by stages.

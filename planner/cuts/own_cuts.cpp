@@ -18,8 +18,8 @@ constexpr int64_t kMostOwnPasses = 60000;
 constexpr int64_t kMostPassesNear = 500000;
 // Cuts that are costed of those that may be faster than the answer.
 constexpr size_t kMostExactOwn = 8;
-// Moves of a layer that are tried in vain in one step of the descent.
-constexpr size_t kMostOwnInVain = 16;
+// Moves of a layer that are tried in one step of the descent.
+constexpr size_t kMostOwnMoves = 16;
 
 class OwnStages : public StageCosts {
  public:
@@ -107,8 +107,7 @@ std::vector<BoundedCut> ownCuts(const Query& query, const plan::Plan& plan,
                                 const BlockCosts& blocks, cost::FlushPlayer& flush,
                                 const std::vector<Ranges>& cuts) {
   OwnStages stages(query, plan, blocks);
-  CutPlayer player(stages, flush, pipelineOf(query, plan, blocks), blocks.layer, 1, std::nullopt,
-                   kMostOwnPasses);
+  CutPlayer player(stages, flush, pipelineOf(query, plan, blocks), 1, std::nullopt, kMostOwnPasses);
   std::vector<BoundedCut> result;
   for (const Ranges& cut : cuts) {
     const Counts counts = countsOf(cut);
@@ -119,7 +118,7 @@ std::vector<BoundedCut> ownCuts(const Query& query, const plan::Plan& plan,
   if (plan.pp == 1) return result;
   for (const Ranges& cut : cuts)
     for (const Counts& counts : spreadsOf(countsOf(cut))) player.play(counts);
-  player.descend(kMostOwnInVain);
+  player.descend(kMostOwnMoves);
   if (player.best() && std::none_of(cuts.begin(), cuts.end(), [&](const Ranges& cut) {
         return cut == player.best()->layers;
       }))
@@ -132,7 +131,7 @@ ExactCuts exactOwnCuts(const Query& query, const plan::Plan& plan, const BlockCo
                        Seconds enough, int64_t& passes) {
   OwnStages stages(query, plan, blocks);
   const cost::Pipeline pipeline = pipelineOf(query, plan, blocks);
-  CutPlayer player(stages, flush, pipeline, blocks.layer, kRounding, std::nullopt, kMostOwnPasses);
+  CutPlayer player(stages, flush, pipeline, kRounding, std::nullopt, kMostOwnPasses);
   return exactCuts({pipeline, query.model.numLayers, plan.virtualStages,
                     static_cast<size_t>(plan.pp), spread, leastOnce, enough, kMostExactOwn},
                    player, passes);
@@ -152,11 +151,11 @@ AllOwnCuts allOwnCuts(const Query& query, const plan::Plan& plan, const BlockCos
   all.bound = std::max(all.bound, (relaxed.bound + once) * kRounding);
   if (all.bound >= enough) return all;
   OwnStages stages(query, plan, blocks);
-  CutPlayer player(stages, flush, pipelineOf(query, plan, blocks), blocks.layer, 1, std::nullopt,
+  CutPlayer player(stages, flush, pipelineOf(query, plan, blocks), 1, std::nullopt,
                    kMostPassesNear);
   const auto counts = player.nearest(relaxed.layers, query.model.numLayers, plan.virtualStages);
   if (!player.play(counts ? *counts : leanestCounts(query, plan, blocks))) return all;
-  player.descend(kMostOwnInVain);
+  player.descend(kMostOwnMoves);
   passes -= player.numPasses();
   if (player.best()->step < enough)
     all.cut = {player.best()->layers, player.best()->step * kRounding};
@@ -167,11 +166,10 @@ std::optional<BoundedCut> refitted(const Query& query, const plan::Plan& cut,
                                    const BlockCosts& blocks, cost::FlushPlayer& flush,
                                    const std::vector<Bytes>& beyond) {
   OwnStages stages(query, cut, blocks, beyond);
-  CutPlayer player(stages, flush, pipelineOf(query, cut, blocks), blocks.layer, 1, std::nullopt,
-                   kMostOwnPasses);
+  CutPlayer player(stages, flush, pipelineOf(query, cut, blocks), 1, std::nullopt, kMostOwnPasses);
   if (const auto moved = movedOff(countsOf(cut.layers), player)) player.play(*moved);
   player.play(leanestCounts(query, cut, blocks, beyond));
-  player.descend(kMostOwnInVain);
+  player.descend(kMostOwnMoves);
   if (!player.best()) return std::nullopt;
   return BoundedCut{player.best()->layers, player.best()->step * kRounding};
 }

@@ -20,19 +20,15 @@ namespace {
 constexpr int64_t kMostPasses = 64000;
 // The same to relax one; and what trying it takes besides.
 constexpr int64_t kMostPassesOfRelaxation = 200'000, kPassesOfTry = 5000;
-// To be played for moves from a cut that wins so far.
+// To be played for moves from a cut that may win.
 constexpr int64_t kMostPassesOfPolish = 1'000'000;
 // Cuts that are looked at, of which most are too slow by the closed form, for one plan.
 constexpr int64_t kMostLooks = 200;
-// Moves of a layer that are tried in vain in one step of the descent: of every plan, and of those
-// that may win.
-constexpr size_t kMostInVain = 3, kMostInVainOfFew = 16;
+// Moves of a layer that are tried in one step of the descent: of every plan, and of those that
+// may win.
+constexpr size_t kMostMoves = 3, kMostMovesOfFew = 16;
 // Cuts that take so much more than what counts may become fast enough by moves of layers.
 constexpr double kDescended = 1.06;
-
-PassTimes layerOf(const plan::Plan& plan, const BlockCosts& blocks) {
-  return plan::splitsBackward(plan.schedule) ? blocks.splitLayer : blocks.layer;
-}
 
 // Of a stack with a description.
 class DescribedStages : public StageCosts {
@@ -254,7 +250,7 @@ std::optional<CutSearch::Cut> moved(const Query& query, const plan::Plan& plan,
   for (const auto& from : groups) {
     player.allow(kMostPasses, best ? std::min(limit, best->step * kDescended) : limit);
     for (const Counts& counts : from) player.play(counts);
-    player.descend(kMostInVain);
+    player.descend(kMostMoves);
     auto found = player.takeBest();
     if (found && (!best || found->step < best->step * (1 - kTie))) best = std::move(found);
   }
@@ -274,8 +270,7 @@ PlayedCut fastestPlayed(const Query& query, const plan::Plan& plan, const BlockC
   const auto lowest = cuts.lowest(isSplit ? limit : std::optional(wide));
   if (!lowest) return {std::nullopt, infinite};
   DescribedStages stages(query, plan, blocks);
-  CutPlayer player(stages, flush, stages.pipeline(), layerOf(plan, blocks), stages.factor(), wide,
-                   kMostPasses);
+  CutPlayer player(stages, flush, stages.pipeline(), stages.factor(), wide, kMostPasses);
   std::vector<Counts> starts = startsOf(query, plan, cuts, lowest->layers, wide);
   if (isSplit) {
     starts.push_back(levelCounts(plan, query.model.numLayers, player));
@@ -296,8 +291,7 @@ PlayedCut fastestPlayed(const Query& query, const plan::Plan& plan, const BlockC
 ExactCuts exactPlayed(const Query& query, const plan::Plan& plan, const BlockCosts& blocks,
                       cost::FlushPlayer& flush, Seconds enough, int64_t& passes) {
   DescribedStages stages(query, plan, blocks);
-  CutPlayer player(stages, flush, stages.pipeline(), layerOf(plan, blocks), stages.factor(),
-                   std::nullopt, kMostPasses);
+  CutPlayer player(stages, flush, stages.pipeline(), stages.factor(), std::nullopt, kMostPasses);
   return exactCuts({stages.pipeline(),
                     query.model.numLayers,
                     plan.virtualStages,
@@ -312,10 +306,10 @@ ExactCuts exactPlayed(const Query& query, const plan::Plan& plan, const BlockCos
 std::optional<CutSearch::Cut> polished(const Query& query, const plan::Plan& plan,
                                        const BlockCosts& blocks, cost::FlushPlayer& flush) {
   DescribedStages stages(query, plan, blocks);
-  CutPlayer player(stages, flush, stages.pipeline(), layerOf(plan, blocks), stages.factor(),
-                   std::nullopt, kMostPassesOfPolish);
+  CutPlayer player(stages, flush, stages.pipeline(), stages.factor(), std::nullopt,
+                   kMostPassesOfPolish);
   if (!player.play(countsOf(plan.layers))) return std::nullopt;
-  player.descend(kMostInVainOfFew);
+  player.descend(kMostMovesOfFew);
   return player.takeBest();
 }
 
@@ -330,8 +324,7 @@ UnevenCut unevenCut(const Query& query, const plan::Plan& plan, const BlockCosts
   if (passes <= 0) return {};
   passes -= kPassesOfTry;
   DescribedStages stages(query, plan, blocks);
-  CutPlayer player(stages, flush, stages.pipeline(), layerOf(plan, blocks), stages.factor(),
-                   std::nullopt, kMostPasses);
+  CutPlayer player(stages, flush, stages.pipeline(), stages.factor(), std::nullopt, kMostPasses);
   if (!isRoomy) {
     const Counts even =
         countsOf(plan::evenLayers(query.model.numLayers, plan.pp, plan.virtualStages));
@@ -350,7 +343,7 @@ UnevenCut unevenCut(const Query& query, const plan::Plan& plan, const BlockCosts
   }
   if (const auto counts = player.nearest(layers, query.model.numLayers, plan.virtualStages))
     player.play(*counts);
-  player.descend(kMostInVainOfFew);
+  player.descend(kMostMovesOfFew);
   passes -= player.numPasses();
   UnevenCut result{true, player.takeBest()};
   if (result.cut && result.cut->step >= enough) result.cut.reset();

@@ -261,11 +261,13 @@ TEST(DescribedEstimate, ReplicasExchangeGradientsPerStepOrPerMicrobatch) {
 }
 
 // Ranks that share nothing: 4 bytes of a bucket per parameter where there are several of them, and
-// 2 of what autocast keeps, with the two norms' inputs of every layer in f32 instead of bf16: 4 T h
-// more per layer, 2 T h if only its input is kept. Shared state has nothing of it, nor f32.
+// 2 of what autocast keeps of all but a table that is looked up alone, with the two norms' inputs
+// of every layer in f32 instead of bf16: 4 T h more per layer, 2 T h if only its input is kept.
+// Shared state has nothing of it, nor has f32; parts of a model have no autocast.
 TEST(DescribedMemory, OfRanksThatShareNothingHasBucketsAndWhatAutocastKeeps) {
   const spec::ClusterSpec cluster = quietCluster();
-  const spec::ModelSpec model = small::gpt(4);
+  spec::ModelSpec model = small::gpt(4);
+  model.tiedEmbeddings = true;
   plan::Plan plan = small::plan(model, small::training(8, 32), 1, 1, 8);
   plan.microbatchSize = 1;
   plan.training.precision = spec::Precision::kBf16;
@@ -290,9 +292,35 @@ TEST(DescribedMemory, OfRanksThatShareNothingHasBucketsAndWhatAutocastKeeps) {
   plan.training.precision = spec::Precision::kBf16;
   plan.dpReplicate = 1;
   EXPECT_NEAR(more(), 2 * parameters + 4 * 4 * border, 8);
+  model.tiedEmbeddings = false;
+  const DescribedBlocks apart = describeBlocks(model, plan, cluster, none);
+  EXPECT_NEAR(more(), 2 * (4 * apart.layer.parameters + apart.head.parameters) + 4 * 4 * border, 8);
+  plan.tp = 2;
+  EXPECT_NEAR(more(), 0, 8);
+  plan.tp = 1;
   plan.dpShard = 8;
   plan.stateSharding = plan::StateSharding::kOptimizer;
   EXPECT_NEAR(more(), 0, 8);
+}
+
+// Casts of 4 to 2 bytes of every parameter of a product, and of its gradient back, are elementwise
+// work of every microbatch: one rank communicates with nobody.
+TEST(DescribedEstimate, CastsOfAutocastAreElementwise) {
+  const spec::ClusterSpec cluster = quietCluster();
+  const spec::ModelSpec model = small::gpt(4);
+  plan::Plan plan = small::plan(model, small::training(2, 32), 1, 1, 1);
+  plan.microbatchSize = 1;
+  plan.training.precision = spec::Precision::kBf16;
+  StackDescription stack;
+  stack.parameterBytes = 4;
+  const Estimate without = *estimateDescribed(model, plan, cluster, stack);
+  stack.autocastBytes = 2;
+  const Estimate with = *estimateDescribed(model, plan, cluster, stack);
+  const DescribedBlocks blocks = describeBlocks(model, plan, cluster, stack);
+  const Seconds each = Bytes(12 * (4 * blocks.layer.parameters + blocks.head.parameters)) /
+                       (cluster.device.memoryBandwidth * cluster.device.memoryEfficiency);
+  EXPECT_NEAR((with.breakdown.elementwise - without.breakdown.elementwise) / (each * 2), 1, 1e-9);
+  EXPECT_EQ(with.breakdown.dataParallel, Seconds(0));
 }
 
 // One stage: embedding, head and all layers, forward and backward, and the layers' forward again.

@@ -63,8 +63,7 @@ TEST(ExactCuts, AreTheFastestOfAll) {
                   static_cast<double>(question.numStages) *
                   std::uniform_real_distribution<double>(0.7, 1.2)(random);
     cost::FlushPlayer flush;
-    CutPlayer player(stages, flush, question.pipeline, {Seconds(1), Seconds(2)}, 1, std::nullopt,
-                     int64_t{1} << 60);
+    CutPlayer player(stages, flush, question.pipeline, 1, std::nullopt, int64_t{1} << 60);
     std::vector<Seconds> times;
     size_t numAll = 0;
     forEachCut(question, isEven, [&](const Counts& counts) {
@@ -109,8 +108,7 @@ TEST(ExactCuts, OfOneLayerPerChunkAreFoundAtOnce) {
   for (const bool takesEmptyEnds : {false, true}) {
     MadeUpStages stages(random, 2, 60, takesEmptyEnds, 1e-3);
     cost::FlushPlayer flush;
-    CutPlayer player(stages, flush, question.pipeline, {Seconds(1), Seconds(2)}, 1, std::nullopt,
-                     int64_t{1} << 60);
+    CutPlayer player(stages, flush, question.pipeline, 1, std::nullopt, int64_t{1} << 60);
     question.enough = player.timeOf(ones) * (1 + 1e-6);
     int64_t passes = kMostPassesOfExact;
     const ExactCuts exact = exactCuts(question, player, passes);

@@ -90,7 +90,8 @@ TEST(Chains, LinesAreAsLongAsChainsWithSoManyLayers) {
   const cost::Pipeline here = playedWith({{3, 2}, {1, 2}, {4, 4}, {2, 2}}),
                        there = playedWith({{1, 2}, {3, 2}, {2, 5}, {4, 1}});
   cost::Chain chain = player.chainOf(here);
-  const LinearRow line = lineOf(chain, {1, 2, 0}, {3, 2, 1, 2, 4, 4, 2, 2});
+  const auto ofLayer = [](PassKind kind, size_t) { return kind == kForwardPass ? 1.0 : 2.0; };
+  const LinearRow line = lineOf(chain, ofLayer, {3, 2, 1, 2, 4, 4, 2, 2});
   chain.length = Seconds(0);  // there are no hops
   EXPECT_NEAR(line.at({3, 2, 1, 2, 4, 4, 2, 2}), lengthOf(chain, here).count(), 1e-9);
   EXPECT_NEAR(line.at({1, 2, 3, 2, 2, 5, 4, 1}), lengthOf(chain, there).count(), 1e-9);
@@ -185,18 +186,21 @@ TEST(CutPlayer, DescendsToACutThatNoMoveOfALayerImproves) {
   std::mt19937 random(9);
   int numBetter = 0;
   for (int trial = 0; trial < 60; ++trial) {
-    const size_t stages = 2 + random() % 3, chunks = 2 + random() % 2;
+    const bool isSplit = trial % 3 == 0;  // with post-validation
+    const size_t stages = 2 + random() % 3, chunks = isSplit ? 1 : 2 + random() % 2;
     cost::Pipeline pipeline;
-    pipeline.schedule = plan::ScheduleKind::kInterleaved;
+    pipeline.schedule =
+        isSplit ? plan::ScheduleKind::kZeroBubbleH1 : plan::ScheduleKind::kInterleaved;
+    pipeline.postValidation = isSplit;
     pipeline.numMicrobatches = static_cast<int64_t>(stages * (1 + random() % 3));
     for (size_t i = 0; i < stages; ++i) pipeline.hops.emplace_back(between(random, 0, 0.1));
     MadeUpStages costs(random, stages, chunks, trial % 2 == 0, 0);
+    costs.splitsBackward = isSplit;
     cost::FlushPlayer flush;
-    const Counts even(stages, std::vector<int64_t>(chunks, 4));
+    const Counts even(stages, std::vector<int64_t>(chunks, isSplit ? 7 : 4));
     while (costs.most > 2 && costs.fits(0, even[0])) costs.most *= 0.97;
     costs.most *= between(random, 1, 1.5);
-    CutPlayer player(costs, flush, pipeline, {Seconds(1), Seconds(2)}, 1.1, std::nullopt,
-                     int64_t{1} << 60);
+    CutPlayer player(costs, flush, pipeline, 1.1, std::nullopt, int64_t{1} << 60);
     if (!player.play(even)) continue;
     const Seconds before = player.best()->step;
     player.descend(1000);

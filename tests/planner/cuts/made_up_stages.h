@@ -33,7 +33,8 @@ class MadeUpStages : public StageCosts {
       if (rank == 0 && c == 0) time += 0.1;
       if (rank + 1 == stages_ && c + 1 == counts.size()) time += head_;
       stage.times.forward.emplace_back(time);
-      stage.times.backward.emplace_back(2 * time);
+      stage.times.backward.emplace_back(splitsBackward ? time : 2 * time);
+      if (splitsBackward) stage.times.weights.emplace_back(time);
     }
     const bool isEnd = rank == 0 || rank + 1 == stages_;
     stage.once = {Seconds(isEnd ? head_ : 0), Seconds(static_cast<double>(layers) / 10)};
@@ -48,6 +49,7 @@ class MadeUpStages : public StageCosts {
   bool takesEmptyEnds() const override { return takesEmptyEnds_; }
 
   double most = 1e9;  // memory of a stage
+  bool splitsBackward = false;
 
  private:
   const size_t stages_;
