@@ -176,8 +176,8 @@ bool CutPlayer::play(const Counts& counts) {
   return true;
 }
 
-void CutPlayer::descend(size_t mostMoves) {
-  while (best_ && mayPlay() && stepDown(mostMoves)) {
+void CutPlayer::descend(size_t mostInVain) {
+  while (best_ && mayPlay() && stepDown(mostInVain)) {
   }
 }
 
@@ -227,15 +227,14 @@ std::vector<LayerMoves::Move> CutPlayer::movesFrom(const Counts& counts, double 
   return moves_.from(layersOf(counts), givers, chunks, {once, onceOfLayer_}, enough);
 }
 
-bool CutPlayer::stepDown(size_t mostMoves) {
+bool CutPlayer::stepDown(size_t mostInVain) {
   const bool isTangent = pipeline_.postValidation;
   if (isTangent) addTangent();
   const Counts from = counts_;
   const size_t chunks = from.front().size();
   const double enough = (best_->step / factor_).count() * (isTangent ? kTangentReach : 1 - kTie);
   std::vector<LayerMoves::Move> moves = movesFrom(from, enough);
-  bool helped = false;
-  for (size_t tried = 0; tried < mostMoves && !moves.empty() && mayPlay();) {
+  for (size_t inVain = 0; inVain < mostInVain && !moves.empty() && mayPlay();) {
     const auto likeliest =
         std::min_element(moves.begin(), moves.end(),
                          [](const auto& a, const auto& b) { return a.time() < b.time(); });
@@ -245,12 +244,12 @@ bool CutPlayer::stepDown(size_t mostMoves) {
     *likeliest = moves.back();
     moves.pop_back();
     const size_t known = played_.size();
-    helped = play(moved) || helped;
+    if (play(moved)) return true;
     if (played_.size() == known) continue;
-    ++tried;
-    if (!isTangent) moves_.lookAgain(layersOf(from), (best_->step / factor_).count(), moves);
+    ++inVain;
+    if (!isTangent) moves_.lookAgain(layersOf(from), enough, moves);
   }
-  return helped;
+  return false;
 }
 
 }  // namespace trireme::planner

@@ -85,9 +85,10 @@ class CutPlayer {
   // little.
   std::optional<Counts> nearest(const std::vector<double>& layers, int64_t left, int64_t chunks);
 
-  // Moves layers, one at a time, as long as the best becomes faster by it: by the best of so many
-  // moves that are the likeliest to help by the critical paths of all cuts played (LayerMoves).
-  void descend(size_t mostMoves);
+  // Moves layers, one at a time, as long as the best becomes faster by it. Of the moves that may
+  // help by the critical paths of all cuts played (LayerMoves) the likeliest are tried first, at
+  // most so many in vain.
+  void descend(size_t mostInVain);
 
  private:
   struct Chunk {
@@ -104,7 +105,7 @@ class CutPlayer {
   void learnLayer(const Counts& counts);
   std::vector<LayerMoves::Move> movesFrom(const Counts& counts, double enough);
   void addTangent();
-  bool stepDown(size_t mostMoves);
+  bool stepDown(size_t mostInVain);
   cost::OnceTimes put(const Counts& counts);  // into pipeline_; the longest `once`
 
   StageCosts& costs_;

@@ -18,8 +18,8 @@ constexpr int64_t kMostOwnPasses = 60000;
 constexpr int64_t kMostPassesNear = 500000;
 // Cuts that are costed of those that may be faster than the answer.
 constexpr size_t kMostExactOwn = 8;
-// Moves of a layer that are tried in one step of the descent.
-constexpr size_t kMostOwnMoves = 16;
+// Moves of a layer that are tried in vain in one step of the descent.
+constexpr size_t kMostOwnInVain = 16;
 
 class OwnStages : public StageCosts {
  public:
@@ -118,7 +118,7 @@ std::vector<BoundedCut> ownCuts(const Query& query, const plan::Plan& plan,
   if (plan.pp == 1) return result;
   for (const Ranges& cut : cuts)
     for (const Counts& counts : spreadsOf(countsOf(cut))) player.play(counts);
-  player.descend(kMostOwnMoves);
+  player.descend(kMostOwnInVain);
   if (player.best() && std::none_of(cuts.begin(), cuts.end(), [&](const Ranges& cut) {
         return cut == player.best()->layers;
       }))
@@ -155,7 +155,7 @@ AllOwnCuts allOwnCuts(const Query& query, const plan::Plan& plan, const BlockCos
                    kMostPassesNear);
   const auto counts = player.nearest(relaxed.layers, query.model.numLayers, plan.virtualStages);
   if (!player.play(counts ? *counts : leanestCounts(query, plan, blocks))) return all;
-  player.descend(kMostOwnMoves);
+  player.descend(kMostOwnInVain);
   passes -= player.numPasses();
   if (player.best()->step < enough)
     all.cut = {player.best()->layers, player.best()->step * kRounding};
@@ -169,7 +169,7 @@ std::optional<BoundedCut> refitted(const Query& query, const plan::Plan& cut,
   CutPlayer player(stages, flush, pipelineOf(query, cut, blocks), 1, std::nullopt, kMostOwnPasses);
   if (const auto moved = movedOff(countsOf(cut.layers), player)) player.play(*moved);
   player.play(leanestCounts(query, cut, blocks, beyond));
-  player.descend(kMostOwnMoves);
+  player.descend(kMostOwnInVain);
   if (!player.best()) return std::nullopt;
   return BoundedCut{player.best()->layers, player.best()->step * kRounding};
 }

@@ -24,9 +24,9 @@ constexpr int64_t kMostPassesOfRelaxation = 200'000, kPassesOfTry = 5000;
 constexpr int64_t kMostPassesOfPolish = 1'000'000;
 // Cuts that are looked at, of which most are too slow by the closed form, for one plan.
 constexpr int64_t kMostLooks = 200;
-// Moves of a layer that are tried in one step of the descent: of every plan, and of those that
-// may win.
-constexpr size_t kMostMoves = 3, kMostMovesOfFew = 16;
+// Moves of a layer that are tried in vain in one step of the descent: of every plan, and of those
+// that may win.
+constexpr size_t kMostInVain = 3, kMostInVainOfFew = 16;
 // Cuts that take so much more than what counts may become fast enough by moves of layers.
 constexpr double kDescended = 1.06;
 
@@ -250,7 +250,7 @@ std::optional<CutSearch::Cut> moved(const Query& query, const plan::Plan& plan,
   for (const auto& from : groups) {
     player.allow(kMostPasses, best ? std::min(limit, best->step * kDescended) : limit);
     for (const Counts& counts : from) player.play(counts);
-    player.descend(kMostMoves);
+    player.descend(kMostInVain);
     auto found = player.takeBest();
     if (found && (!best || found->step < best->step * (1 - kTie))) best = std::move(found);
   }
@@ -266,9 +266,9 @@ PlayedCut fastestPlayed(const Query& query, const plan::Plan& plan, const BlockC
   // Of a split backward nothing is beyond the space, and with all ways merged most plans are ruled
   // out.
   const bool isSplit = plan::splitsBackward(plan.schedule);
-  if (isSplit && !cuts.lowest(limit, 1)) return {std::nullopt, infinite};
+  if (isSplit && !cuts.lowest(limit, 1)) return {std::nullopt, infinite, std::nullopt};
   const auto lowest = cuts.lowest(isSplit ? limit : std::optional(wide));
-  if (!lowest) return {std::nullopt, infinite};
+  if (!lowest) return {std::nullopt, infinite, std::nullopt};
   DescribedStages stages(query, plan, blocks);
   CutPlayer player(stages, flush, stages.pipeline(), stages.factor(), wide, kMostPasses);
   std::vector<Counts> starts = startsOf(query, plan, cuts, lowest->layers, wide);
@@ -284,8 +284,9 @@ PlayedCut fastestPlayed(const Query& query, const plan::Plan& plan, const BlockC
   else if (Enumeration(player, plan, query.model.numLayers, cuts.mostLayers()).isWhole())
     bound = player.best() ? player.best()->step : infinite;
   auto found = moved(query, plan, blocks, starts, player, wide);
-  if (found && limit && found->step > *limit * (1 + kTie)) found.reset();
-  return {std::move(found), bound};
+  if (found && limit && found->step > *limit * (1 + kTie))
+    return {std::nullopt, bound, std::move(found)};
+  return {std::move(found), bound, std::nullopt};
 }
 
 ExactCuts exactPlayed(const Query& query, const plan::Plan& plan, const BlockCosts& blocks,
@@ -309,7 +310,7 @@ std::optional<CutSearch::Cut> polished(const Query& query, const plan::Plan& pla
   CutPlayer player(stages, flush, stages.pipeline(), stages.factor(), std::nullopt,
                    kMostPassesOfPolish);
   if (!player.play(countsOf(plan.layers))) return std::nullopt;
-  player.descend(kMostMovesOfFew);
+  player.descend(kMostInVainOfFew);
   return player.takeBest();
 }
 
@@ -343,7 +344,7 @@ UnevenCut unevenCut(const Query& query, const plan::Plan& plan, const BlockCosts
   }
   if (const auto counts = player.nearest(layers, query.model.numLayers, plan.virtualStages))
     player.play(*counts);
-  player.descend(kMostMovesOfFew);
+  player.descend(kMostInVainOfFew);
   passes -= player.numPasses();
   UnevenCut result{true, player.takeBest()};
   if (result.cut && result.cut->step >= enough) result.cut.reset();

@@ -13,6 +13,7 @@ namespace trireme::planner {
 struct PlayedCut {
   std::optional<CutSearch::Cut> cut;  // the fastest that was found, but for rounding
   Seconds bound;  // no cut of the space that fits takes less; cut->step if it is the fastest
+  std::optional<CutSearch::Cut> slower;  // that was found and takes more than the limit
 };
 
 // The estimate plays the schedule of uneven chunks (cost::flushTime), which no dynamic program can:

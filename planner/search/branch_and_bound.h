@@ -8,6 +8,7 @@
 #include <set>
 #include <string_view>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "ir/base/status.h"
@@ -152,6 +153,7 @@ class BranchAndBound {
   Misfits misfits_;
   std::vector<Node> expanded_;  // groups with stages, of stacks with a description
   std::vector<Untried> untried_;
+  std::vector<std::pair<Seconds, plan::Plan>> slower_;  // interleaved, than what was found
   std::vector<Untried> unproved_;  // of stacks with a description, cuts of the space
   int64_t passesOfAll_ = effortOf(kMostPassesOfAll);  // for what is left to be tried
   // By Spread.

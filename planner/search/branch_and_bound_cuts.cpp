@@ -36,8 +36,9 @@ constexpr int kMostRefits = 6;
 constexpr int64_t kPassesOfLook = 200;
 // Plans of which all cuts are tried where no other plan fits: a moment's worth.
 constexpr size_t kMostWhereNothingFits = 10;
-// Plans that take so much more than the fastest may win by moves of layers.
+// Plans that take so much more than the fastest may win by moves of layers; so many are tried.
 constexpr double kPolished = 1.01;
+constexpr size_t kMostPolished = 16;
 
 }  // namespace
 
@@ -217,6 +218,11 @@ Status BranchAndBound::cut(const Node& node) {
   PlayedCut played;
   if (CutSearch::isPlayed(plan)) {
     played = fastestPlayed(query_, plan, *node.blocks, cuts, *costs_.player, limit);
+    if (played.slower && plan.virtualStages > 1) {
+      plan::Plan slower = plan;
+      slower.layers = std::move(played.slower->layers);
+      slower_.emplace_back(played.slower->step, std::move(slower));
+    }
     if (!played.cut || played.bound < played.cut->step)
       unproved_.push_back({played.bound, node.group, node.plan, node.blocks});
   } else {
@@ -258,16 +264,21 @@ Status BranchAndBound::tryAllCuts() {
   return found() && !query_.stack.ownPrograms ? polish() : Status();
 }
 
-// The fastest plans, whose cuts may not be the fastest beyond the space.
+// The fastest plans, and those that were slower by their first cuts: moves may make one win.
 Status BranchAndBound::polish() {
   if (!query_.pins.layers.empty()) return {};
-  for (const CostedPlan& costed : ranked()) {
-    const plan::Plan& plan = costed.plan;
-    if (costed.estimate.step > ofInterest() * kPolished) break;
+  std::vector<std::pair<Seconds, plan::Plan>> plans = std::move(slower_);
+  for (const CostedPlan& costed : ranked()) plans.emplace_back(costed.estimate.step, costed.plan);
+  std::stable_sort(plans.begin(), plans.end(),
+                   [](const auto& a, const auto& b) { return a.first < b.first; });
+  size_t numTried = 0;
+  for (const auto& [step, plan] : plans) {
+    if (step > ofInterest() * kPolished || numTried == kMostPolished) break;
     if (plan.virtualStages == 1) continue;
+    ++numTried;
     TRIREME_ASSIGN_OR_RETURN(const SharedBlocks blocks, costs_.blocks(plan));
     const auto cut = polished(query_, plan, *blocks, *costs_.player);
-    if (!cut || cut->step >= costed.estimate.step * (1 - kTie)) continue;
+    if (!cut || cut->step >= std::min(step, ofInterest()) * (1 - kTie)) continue;
     plan::Plan faster = plan;
     faster.layers = cut->layers;
     simplifyRecomputed(faster);
