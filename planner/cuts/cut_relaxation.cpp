@@ -164,7 +164,8 @@ double CutRelaxation::knownExcess(const std::vector<double>& layers) const {
   return most;
 }
 
-CutRelaxation::Result CutRelaxation::solve(Seconds known, Seconds enough, int64_t& passes) {
+CutRelaxation::Result CutRelaxation::solve(Seconds known, Seconds enough, int64_t& passes,
+                                           Goal goal) {
   if (!mayFit(passes)) return {kNoCut, {}};
   std::vector<double> costs(numChunks_ + 2, 0.0);
   costs[numChunks_] = 1;
@@ -181,8 +182,9 @@ CutRelaxation::Result CutRelaxation::solve(Seconds known, Seconds enough, int64_
   passes -= perPlay;
   double reached = timeOf(best), least = known.count();
   const auto isDone = [&] {
-    const double close = reached < enough.count() ? kCloseBelow : kClose;
-    return least >= enough.count() || least >= reached * (1 - close);
+    const bool isBelow = reached < enough.count();  // and so is the least, which is no longer
+    if (isBelow && goal == Goal::kVerdict) return true;
+    return least >= enough.count() || least >= reached * (1 - (isBelow ? kCloseBelow : kClose));
   };
   for (; passes > 0 && !isDone() && solveProgram(passes); passes -= perPlay) {
     least = std::max(least, proved(program_.prices()));

@@ -37,10 +37,14 @@ class CutRelaxation {
     Seconds bound;
     std::vector<double> layers;  // of every chunk by stages, not whole; about as fast, and fits
   };
+  enum class Goal : uint8_t {
+    kBound,    // as long as the bound may grow
+    kVerdict,  // as long as it may reach `enough`
+  };
   // Flushes are known to take at least `known`, and are of interest if they take less than
-  // `enough`. Ends when none does, when the bound cannot grow much more, or after work like that of
-  // about so many passes of chunks, which is taken off.
-  Result solve(Seconds known, Seconds enough, int64_t& passes);
+  // `enough`. Ends when none does, when the bound cannot grow much more, or to `enough`, or after
+  // work like that of about so many passes of chunks, which is taken off.
+  Result solve(Seconds known, Seconds enough, int64_t& passes, Goal goal = Goal::kBound);
 
  private:
   struct Row {

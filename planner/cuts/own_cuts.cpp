@@ -137,23 +137,41 @@ ExactCuts exactOwnCuts(const Query& query, const plan::Plan& plan, const BlockCo
                    player, passes);
 }
 
+namespace {
+
+// With the bound of estimates, not of flushes.
+CutRelaxation::Result relaxed(const Query& query, const plan::Plan& plan, const BlockCosts& blocks,
+                              const AllCuts& cheap, Seconds enough, CutRelaxation::Goal goal,
+                              int64_t& passes) {
+  const Seconds known = cheap.bound(), once = cheap.once().total();
+  int64_t left = std::min(passes, kMostPassesOfOne);
+  passes -= left;
+  CutRelaxation::Result result =
+      CutRelaxation(ownChunks(query, plan, blocks))
+          .solve(known / kRounding - once, enough / kRounding - once, left, goal);
+  passes += left;
+  result.bound = std::max(known, (result.bound + once) * kRounding);
+  return result;
+}
+
+}  // namespace
+
+Seconds boundOfOwnCuts(const Query& query, const plan::Plan& plan, const BlockCosts& blocks,
+                       const AllCuts& cheap, Seconds enough, int64_t& passes) {
+  return relaxed(query, plan, blocks, cheap, enough, CutRelaxation::Goal::kVerdict, passes).bound;
+}
+
 AllOwnCuts allOwnCuts(const Query& query, const plan::Plan& plan, const BlockCosts& blocks,
                       cost::FlushPlayer& flush, const AllCuts& cheap, Seconds enough,
                       int64_t& passes) {
-  AllOwnCuts all{cheap.bound(), {}};
-  int64_t left = std::min(passes, kMostPassesOfOne);
-  passes -= left;
-  const Seconds once = cheap.once().total();
-  CutRelaxation relaxation(ownChunks(query, plan, blocks));
-  const CutRelaxation::Result relaxed =
-      relaxation.solve(all.bound / kRounding - once, enough / kRounding - once, left);
-  passes += left;
-  all.bound = std::max(all.bound, (relaxed.bound + once) * kRounding);
+  const CutRelaxation::Result near =
+      relaxed(query, plan, blocks, cheap, enough, CutRelaxation::Goal::kBound, passes);
+  AllOwnCuts all{near.bound, {}};
   if (all.bound >= enough) return all;
   OwnStages stages(query, plan, blocks);
   CutPlayer player(stages, flush, pipelineOf(query, plan, blocks), 1, std::nullopt,
                    kMostPassesNear);
-  const auto counts = player.nearest(relaxed.layers, query.model.numLayers, plan.virtualStages);
+  const auto counts = player.nearest(near.layers, query.model.numLayers, plan.virtualStages);
   if (!player.play(counts ? *counts : leanestCounts(query, plan, blocks))) return all;
   player.descend(kMostOwnInVain);
   passes -= player.numPasses();

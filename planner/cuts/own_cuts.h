@@ -51,6 +51,11 @@ ExactCuts exactOwnCuts(const Query& query, const plan::Plan& plan, const BlockCo
                        cost::FlushPlayer& flush, Spread spread, const cost::OnceTimes& leastOnce,
                        Seconds enough, int64_t& passes);
 
+// What estimates of all cuts that fit take at least, as far as it is worth knowing to tell whether
+// any takes less than `enough`; kNoCut: none fits. As allOwnCuts(), without the cut.
+Seconds boundOfOwnCuts(const Query& query, const plan::Plan& plan, const BlockCosts& blocks,
+                       const AllCuts& cheap, Seconds enough, int64_t& passes);
+
 // `cheap`: of the plan. Cuts that take `enough` or more are of no interest. Takes what it does off
 // `passes`, of which there have to be some. Requires hasManyCuts(plan).
 AllOwnCuts allOwnCuts(const Query& query, const plan::Plan& plan, const BlockCosts& blocks,

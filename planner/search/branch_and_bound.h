@@ -130,7 +130,7 @@ class BranchAndBound {
     return static_cast<int64_t>(scope_.effort * static_cast<double>(passes));
   }
 
-  using WorkKey = std::tuple<int64_t, int64_t, int64_t, plan::Recompute, bool>;
+  using WorkKey = std::tuple<int64_t, int64_t, int64_t, plan::Recompute, bool, bool, bool>;
   struct Large {
     Bytes least;
     Node node;

@@ -396,24 +396,34 @@ Status BranchAndBound::tryUneven(const Untried& untried) {
 Status BranchAndBound::tryAllCuts(const Untried& untried) {
   if (!query_.stack.ownPrograms) return unevenWork_.relaxed > 0 ? tryUneven(untried) : Status();
   const plan::Plan& plan = *untried.plan;
-  // Where less is proved already it would change nothing.
-  std::optional<Seconds> ofEven, ofAll;
-  if (found() && plan.virtualStages > 1 && untried.bound < uncostedEven_) {
-    TRIREME_ASSIGN_OR_RETURN(ofEven, tryExactly(untried, Spread::kEven));
+  CutFloor floor(query_, *untried.blocks);
+  const AllCuts cheap(query_, plan, *untried.blocks, floor);
+  const bool isRelaxed = hasManyCuts(plan) && passesOfAll_ > 0;
+  // Takes a moment, and tells of most plans that no cut is fast enough.
+  if (isRelaxed) {
+    const Seconds bound =
+        boundOfOwnCuts(query_, plan, *untried.blocks, cheap, ofInterest(), passesOfAll_);
+    if (bound >= ofInterest()) {
+      leaveUncosted(bound);
+      return {};
+    }
   }
+  // Where less is proved already it would change nothing.
+  std::optional<Seconds> ofEven;
   if (found() && untried.bound < std::min(uncosted_, ofInterest())) {
-    TRIREME_ASSIGN_OR_RETURN(ofAll, tryExactly(untried, Spread::kAny));
+    TRIREME_ASSIGN_OR_RETURN(const auto ofAll, tryExactly(untried, Spread::kAny));
     if (ofAll) {
       leaveUncosted(*ofAll);
       return {};
     }
   }
+  if (found() && plan.virtualStages > 1 && untried.bound < uncostedEven_) {
+    TRIREME_ASSIGN_OR_RETURN(ofEven, tryExactly(untried, Spread::kEven));
+  }
   Seconds bound = untried.bound;
-  if (hasManyCuts(plan) && passesOfAll_ > 0) {
-    CutFloor floor(query_, *untried.blocks);
-    AllOwnCuts all =
-        allOwnCuts(query_, plan, *untried.blocks, *costs_.player,
-                   AllCuts(query_, plan, *untried.blocks, floor), ofInterest(), passesOfAll_);
+  if (isRelaxed) {
+    AllOwnCuts all = allOwnCuts(query_, plan, *untried.blocks, *costs_.player, cheap, ofInterest(),
+                                passesOfAll_);
     bound = std::max(bound, all.bound);
     if (all.cut) {
       plan::Plan cut = plan;

@@ -3,62 +3,10 @@
 #include <algorithm>
 #include <cmath>
 
-#include "cost_models/compute.h"
-#include "cost_models/formulas.h"
 #include "planner/cuts/cut_bound.h"
 #include "planner/rounding.h"
 
 namespace trireme::planner {
-
-namespace {
-
-// Of all layers, from the MLP's width back to the hidden size.
-Flops lastProducts(const spec::ModelSpec& model, const spec::TrainingSpec& training) {
-  return Flops(2 * static_cast<double>(training.globalBatchSize * training.sequenceLength) *
-               static_cast<double>(model.hiddenSize * model.ffnSize) *
-               static_cast<double>(model.numLayers));
-}
-
-}  // namespace
-
-Work leastWork(const Query& query, const Group& group) {
-  spec::TrainingSpec one = query.training;
-  one.globalBatchSize = group.microbatchSize;
-  const cost::StepFlops flops = cost::stepFlops(query.model, one);
-  const spec::DeviceSpec& device = query.cluster.device;
-  const double library = std::max(1.0, query.stack.description.matmulFactor);
-  const double efficiency =
-      library * std::max({device.matmulEfficiency, device.f8MatmulEfficiency,
-                          device.f32MatmulEfficiency, device.tf32MatmulEfficiency,
-                          device.f16MatmulEfficiency, device.attentionEfficiency});
-  const FlopsPerSecond rate = device.peak(spec::linearFormat(query.training))->rate *
-                              (efficiency * static_cast<double>(group.tp * group.cp));
-  // Forward, backward twice, and forward once more if layers are recomputed; own programs leave out
-  // the last product, which no backward needs.
-  Flops ofLayers = flops.layers;
-  if (group.recompute == plan::Recompute::kFull && !mayRecomputeSome(query))
-    ofLayers +=
-        flops.layers / 3 - (query.stack.ownPrograms ? lastProducts(query.model, one) : Flops());
-  Seconds layers = ofLayers / rate;
-  if (!query.stack.ownPrograms)
-    layers += cost::leastTensorParallel(query.model, planOf(query, group), query.cluster,
-                                        query.stack.description) *
-              static_cast<double>(query.model.numLayers);
-  const auto count = static_cast<double>(query.model.numLayers);
-  const Seconds third = flops.layers / 3 / rate / count;
-  return {layers + flops.head / rate, layers / count, {third, third, third}};
-}
-
-Work probedWork(const Query& query, const BlockCosts& blocks) {
-  const Seconds layer = blocks.layer.total();
-  PassTimes passes = blocks.layer;
-  if (blocks.described) passes = blocks.splitLayer;
-  // Blocks of a plan that has the backward whole.
-  if (passes.weights == Seconds()) std::swap(passes.backward, passes.weights);
-  return {layer * static_cast<double>(query.model.numLayers) + blocks.embedding.total() +
-              blocks.head.total(),
-          layer, passes};
-}
 
 namespace {
 

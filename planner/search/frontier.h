@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "planner/search/work.h"
 #include "planner/space/block_costs.h"
 #include "planner/space/space.h"
 
@@ -71,17 +72,6 @@ class Frontier {
   std::map<Degrees, int64_t> open_;
   int64_t numOpen_[7] = {};
 };
-
-// One microbatch forward and backward, without what depends on pp and dp.
-struct Work {
-  Seconds all;       // on all stages
-  Seconds layer;     // of one layer
-  PassTimes passes;  // of that layer, each at least; `weights` with all that `backward` leaves out
-};
-// Matmul work at the sustained rate, and collectives within a layer.
-Work leastWork(const Query& query, const Group& group);
-// With the times of real blocks.
-Work probedWork(const Query& query, const BlockCosts& blocks);
 
 // Of W, w; m microbatches, p stages, l >= p layers, e = W - l w of embedding and head:
 //   time >= m max(W / p, ceil(l / p) w) + max((p - 3) w + min(e, w), 0)
