@@ -192,14 +192,17 @@ double AllCuts::flush(double limit) const {
 
 // Some stage has ceil(L / p) layers at least, the first and the last one on every chunk.
 cost::OnceTimes AllCuts::once() const {
+  const StepLinks links = stepLinksOf(query_, plan_);
   plan::Plan plan = plan_;
   const size_t last = stages_.size() - 1;
   cost::OnceTimes ends, fullest{kNoCut, kNoCut};
-  for (const size_t rank : {size_t{0}, std::min<size_t>(1, last), last}) {
-    ends = longest(ends, leastOnceOf(query_, plan_, blocks_, rank));
+  std::vector<size_t> ranks = {0, last};  // inner ones are alike
+  if (last > 1) ranks.push_back(1);
+  for (const size_t rank : ranks) {
+    ends = longest(ends, leastOnceOf(query_, plan_, blocks_, rank, links));
     plan.layers[rank].front().count =
         (query_.model.numLayers + plan.pp - 1) / plan.pp - plan.virtualStages + 1;
-    fullest = cost::shortest(fullest, leastOnceOf(query_, plan, blocks_, rank));
+    fullest = cost::shortest(fullest, leastOnceOf(query_, plan, blocks_, rank, links));
   }
   return longest(ends, fullest);
 }

@@ -25,7 +25,11 @@ class OwnStages : public StageCosts {
  public:
   OwnStages(const Query& query, const plan::Plan& plan, const BlockCosts& blocks,
             std::vector<Bytes> beyond = {})
-      : query_(query), plan_(plan), blocks_(blocks), beyond_(std::move(beyond)) {
+      : query_(query),
+        plan_(plan),
+        blocks_(blocks),
+        beyond_(std::move(beyond)),
+        links_(stepLinksOf(query, plan)) {
     const Bytes reserve = leastReserve(query, plan);
     for (size_t rank = 0; rank < static_cast<size_t>(plan.pp); ++rank)
       memory_.push_back(chunkMemoryOf(query, plan, blocks, rank, reserve));
@@ -35,7 +39,7 @@ class OwnStages : public StageCosts {
 
   Stage stageOf(size_t rank, const std::vector<int64_t>& counts) override {
     for (size_t c = 0; c < counts.size(); ++c) plan_.layers[rank][c].count = counts[c];
-    StageBound stage = stageBoundOf(query_, plan_, blocks_, rank);
+    StageBound stage = stageBoundOf(query_, plan_, blocks_, rank, links_);
     return {std::move(stage.times), stage.once};
   }
   bool fits(size_t rank, const std::vector<int64_t>& counts) override {
@@ -50,6 +54,7 @@ class OwnStages : public StageCosts {
   plan::Plan plan_;
   const BlockCosts& blocks_;
   const std::vector<Bytes> beyond_;
+  const StepLinks links_;
   std::vector<ChunkMemory> memory_;  // by rank
 };
 

@@ -456,6 +456,7 @@ PlanBound boundOf(const Query& query, const plan::Plan& plan, const BlockCosts& 
   bound.memory = fullestMemory(query, plan, blocks) * kRounding;
   if (bound.memory > query.cluster.device.memory) return bound;
   cost::Pipeline pipeline = pipelineOf(query, plan, blocks);
+  const StepLinks links = stepLinksOf(query, plan);
   cost::OnceTimes once;
   pipeline.stages.reserve(plan.layers.size());
   for (size_t rank = 0; rank < plan.layers.size(); ++rank) {
@@ -463,7 +464,7 @@ PlanBound boundOf(const Query& query, const plan::Plan& plan, const BlockCosts& 
       pipeline.stages.push_back(pipeline.stages.back());
       continue;
     }
-    StageBound stage = stageBoundOf(query, plan, blocks, rank);
+    StageBound stage = stageBoundOf(query, plan, blocks, rank, links);
     once = longest(once, stage.once);
     pipeline.stages.push_back(std::move(stage.times));
   }

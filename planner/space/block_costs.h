@@ -88,17 +88,23 @@ PlanBound boundOf(const Query& query, const plan::Plan& plan, const BlockCosts& 
 
 // Of a plan of Trireme's own programs, what that is made of: one stage, each part at least. Of
 // plan.layers it reads plan.layers[rank] alone, and that they are as many as stages.
+// Links of the groups that reduce and gather once per step.
+struct StepLinks {
+  cost::Levels data, norms, tables;
+};
+StepLinks stepLinksOf(const Query& query, const plan::Plan& plan);
 struct StageBound {
   cost::StageTimes times;
   cost::OnceTimes once;  // step_bound.cpp
 };
+// `links`: of the plan, whatever its layers.
 StageBound stageBoundOf(const Query& query, const plan::Plan& plan, const BlockCosts& blocks,
-                        size_t rank);
+                        size_t rank, const StepLinks& links);
 // Its times alone.
 cost::StageTimes stageTimesOf(const plan::Plan& plan, const BlockCosts& blocks, size_t rank);
 // And `once` at least, however many layers more the stage has and on whatever chunks.
 cost::OnceTimes leastOnceOf(const Query& query, const plan::Plan& plan, const BlockCosts& blocks,
-                            size_t rank);
+                            size_t rank, const StepLinks& links);
 // The pipeline of such a plan but for the stages.
 cost::Pipeline pipelineOf(const Query& query, const plan::Plan& plan, const BlockCosts& blocks);
 

@@ -166,8 +166,16 @@ void CutFloor::count(const plan::Plan& plan) {
   }
 }
 
+Bytes CutFloor::reserveOf(const plan::Plan& plan) {
+  const ReserveKey key{plan.stateSharding, plan.rankOrder, plan.virtualStages > 1,
+                       plan::splitsBackward(plan.schedule)};
+  const auto [place, isNew] = reserves_.try_emplace(key);
+  if (isNew) place->second = leastReserve(query_, plan);
+  return place->second;
+}
+
 void CutFloor::lookAt(const plan::Plan& plan) {
-  reserve_ = leastReserve(query_, plan);  // depends on how the state is shared
+  reserve_ = reserveOf(plan);
   if (virtualStages_ == plan.virtualStages && schedule_ == plan.schedule) return;
   count(plan);
   virtualStages_ = plan.virtualStages;

@@ -2,6 +2,8 @@
 // planner/.
 #pragma once
 #include <cstdint>
+#include <map>
+#include <tuple>
 #include <vector>
 
 #include "planner/query.h"
@@ -64,6 +66,7 @@ class CutFloor {
   };
   void count(const plan::Plan& plan);
   void lookAt(const plan::Plan& plan);  // count(), where it has not been done
+  Bytes reserveOf(const plan::Plan& plan);
   // F and P.
   struct Need {
     Bytes fixed, perLayer;
@@ -76,6 +79,9 @@ class CutFloor {
   int64_t virtualStages_ = 0;  // of ranks_; 0: of none
   std::vector<Rank> ranks_;
   Bytes reserve_;
+  // leastReserve() by what it depends on of the plans of a group.
+  using ReserveKey = std::tuple<plan::StateSharding, plan::RankOrder, bool, bool>;
+  std::map<ReserveKey, Bytes> reserves_;
 };
 
 }  // namespace trireme::planner

@@ -26,11 +26,12 @@ struct StepQuestion {
   int64_t buckets;
   bool holdsTied;
   bool mayHaveMore;  // layers than the plan says, on whatever chunks
+  const StepLinks& links;
 };
 
 // The ranks that share a stage's data, and bytes of an element.
 struct DataAxis {
-  Levels levels;
+  const Levels& levels;
   int64_t members = 1;
   bool sharesState = false;
   double stateBytes = 0, computeBytes = 0;
@@ -149,10 +150,9 @@ Seconds reductionBound(const Query& query, const plan::Plan& plan, const BlockCo
     reduced += cost::leastCollectiveTime(CollectiveKind::kAllReduce, Bytes(0), 1, data.levels);
   if (stage.holdsTied) {
     const double shards = data.sharesState ? static_cast<double>(data.members) : 1;
-    reduced += cost::leastCollectiveTime(
-        CollectiveKind::kAllReduce, Bytes(blocks.tiedElements * data.stateBytes / shards), 1,
-        cost::levelsOf(cost::groupShape(GroupKind::kEmbedding, plan),
-                       cost::ranksOf(plan, query.cluster), query.cluster));
+    reduced += cost::leastCollectiveTime(CollectiveKind::kAllReduce,
+                                         Bytes(blocks.tiedElements * data.stateBytes / shards), 1,
+                                         stage.links.tables);
   }
   if (!overlaps) return reduced;
   if (query.cluster.device.kind == spec::DeviceKind::kHost)
@@ -182,11 +182,7 @@ Seconds gatherBound(const plan::Plan& plan, const BlockCosts& blocks, const Stag
 // Gradient reduction and optimizer of a rank.
 cost::OnceTimes stepBound(const Query& query, const plan::Plan& plan, const BlockCosts& blocks,
                           const StageLoad& load, const StepQuestion& stage) {
-  const auto levels = [&](GroupKind kind) {
-    return cost::levelsOf(cost::groupShape(kind, plan), cost::ranksOf(plan, query.cluster),
-                          query.cluster);
-  };
-  const DataAxis data{levels(GroupKind::kDp), plan.dp(),
+  const DataAxis data{stage.links.data, plan.dp(),
                       plan.stateSharding == plan::StateSharding::kOptimizer,
                       static_cast<double>(byteSize(spec::stateDType(plan.training.precision))),
                       static_cast<double>(byteSize(spec::computeDType(plan.training.precision)))};
@@ -201,8 +197,7 @@ cost::OnceTimes stepBound(const Query& query, const plan::Plan& plan, const Bloc
   once.reducing =
       reductionBound(query, plan, blocks, load, stage, data) +
       kernels(data.stateBytes / shards, 1) +  // the norm
-      cost::leastCollectiveTime(CollectiveKind::kAllReduce, blocks.squares, 1,
-                                levels(data.sharesState ? GroupKind::kWorld : GroupKind::kModel));
+      cost::leastCollectiveTime(CollectiveKind::kAllReduce, blocks.squares, 1, stage.links.norms);
   // Zeroing and AdamW; zeros that are put off move nothing.
   const double zeroed = cost::putsZerosOff(query.cluster.device) ? 0 : data.stateBytes;
   const double master = data.computeBytes == data.stateBytes ? 0 : data.computeBytes;
@@ -217,11 +212,15 @@ int64_t bucketsAt(const BlockCosts& blocks, size_t rank, size_t p) {
 }
 
 StepQuestion stepQuestionOf(const plan::Plan& plan, const BlockCosts& blocks, size_t rank,
-                            bool mayHaveMore) {
+                            bool mayHaveMore, const StepLinks& links) {
   const size_t p = plan.layers.size();
   const bool isLast = rank + 1 == p;
-  return {rank, isLast, bucketsAt(blocks, rank, p),
-          p > 1 && (rank == 0 || isLast) && blocks.tiedElements > 0, mayHaveMore};
+  return {rank,
+          isLast,
+          bucketsAt(blocks, rank, p),
+          p > 1 && (rank == 0 || isLast) && blocks.tiedElements > 0,
+          mayHaveMore,
+          links};
 }
 
 StageLoad loadOf(const plan::Plan& plan, const BlockCosts& blocks, size_t rank) {
@@ -230,18 +229,28 @@ StageLoad loadOf(const plan::Plan& plan, const BlockCosts& blocks, size_t rank) 
 
 }  // namespace
 
+StepLinks stepLinksOf(const Query& query, const plan::Plan& plan) {
+  const cost::Ranks ranks = cost::ranksOf(plan, query.cluster);
+  const auto levels = [&](GroupKind kind) {
+    return cost::levelsOf(cost::groupShape(kind, plan), ranks, query.cluster);
+  };
+  const bool sharesState = plan.stateSharding == plan::StateSharding::kOptimizer;
+  return {levels(GroupKind::kDp), levels(sharesState ? GroupKind::kWorld : GroupKind::kModel),
+          levels(GroupKind::kEmbedding)};
+}
+
 StageBound stageBoundOf(const Query& query, const plan::Plan& plan, const BlockCosts& blocks,
-                        size_t rank) {
+                        size_t rank, const StepLinks& links) {
   StageLoad load = loadOf(plan, blocks, rank);
   const cost::OnceTimes once =
-      stepBound(query, plan, blocks, load, stepQuestionOf(plan, blocks, rank, false));
+      stepBound(query, plan, blocks, load, stepQuestionOf(plan, blocks, rank, false, links));
   return {std::move(load.times), once};
 }
 
 cost::OnceTimes leastOnceOf(const Query& query, const plan::Plan& plan, const BlockCosts& blocks,
-                            size_t rank) {
+                            size_t rank, const StepLinks& links) {
   return stepBound(query, plan, blocks, loadOf(plan, blocks, rank),
-                   stepQuestionOf(plan, blocks, rank, true));
+                   stepQuestionOf(plan, blocks, rank, true, links));
 }
 
 }  // namespace trireme::planner

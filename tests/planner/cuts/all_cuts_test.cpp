@@ -74,6 +74,15 @@ TEST(AllCuts, NoneIsFasterThanTheBounds) {
     EXPECT_GE(limited, std::min(bound * (1 - 1e-6), limit)) << trial;
     EXPECT_EQ(limited > limit, bound > limit) << trial;
     EXPECT_GE(own.bound, bound) << trial;
+    // Whether any cut may be faster is told at once, as far as the bound tells it.
+    if (plan.schedule != plan::ScheduleKind::kGpipe) {
+      const Seconds told =
+          boundOfOwnCuts(query, plan, *blocks, cheap, own.bound * 0.999, passes = kMostPassesOfAll);
+      EXPECT_GE(told, std::min(own.bound * 0.999, own.bound)) << trial;
+      EXPECT_LE(told, own.bound * (1 + 1e-4)) << trial;
+      EXPECT_LE(boundOfOwnCuts(query, plan, *blocks, cheap, own.bound * 1.01, passes),
+                own.bound * (1 + 2e-3));
+    }
     EXPECT_GT(passes, 0);
     EXPECT_LE(bound, fastest) << trial << ": " << summary(plan);
     EXPECT_LE(own.bound, fastest) << trial << ": " << summary(plan);

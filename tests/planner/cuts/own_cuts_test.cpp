@@ -96,7 +96,7 @@ TEST(ExactOwnCuts, AreThoseThatEnumerationFinds) {
       cost::Pipeline pipeline = pipelineOf(query, plan, blocks);
       cost::OnceTimes once;
       for (size_t rank = 0; rank < cut.size(); ++rank) {
-        StageBound stage = stageBoundOf(query, plan, blocks, rank);
+        StageBound stage = stageBoundOf(query, plan, blocks, rank, stepLinksOf(query, plan));
         pipeline.stages.push_back(std::move(stage.times));
         once = longest(once, stage.once);
       }

@@ -214,7 +214,7 @@ TEST(Bounds, KnowWhatOverlapLeavesOfReductions) {
         cost::Pipeline pipeline = pipelineOf(query, plan, **blocks);
         cost::OnceTimes once;
         for (size_t rank = 0; rank < 2; ++rank) {
-          StageBound stage = stageBoundOf(query, plan, **blocks, rank);
+          StageBound stage = stageBoundOf(query, plan, **blocks, rank, stepLinksOf(query, plan));
           once = longest(once, stage.once);
           pipeline.stages.push_back(std::move(stage.times));
         }
@@ -250,12 +250,14 @@ TEST(Bounds, WhatIsDoneOnceHoldsForMoreLayers) {
     const size_t rank = random() % 2;
     for (plan::LayerRange& range : plan.layers[rank])
       range.count = 1 + static_cast<int64_t>(random() % 40);
-    const cost::OnceTimes least = leastOnceOf(query, plan, *blocks, rank);
+    const cost::OnceTimes least = leastOnceOf(query, plan, *blocks, rank, stepLinksOf(query, plan));
     plan::Plan none = plan;
     none.overlapReductions = false;
-    behind += least.reducing > leastOnceOf(query, none, *blocks, rank).reducing * 0.5;
+    behind += least.reducing >
+              leastOnceOf(query, none, *blocks, rank, stepLinksOf(query, none)).reducing * 0.5;
     for (int more = 0; more < 6; ++more) {
-      const cost::OnceTimes once = stageBoundOf(query, plan, *blocks, rank).once;
+      const cost::OnceTimes once =
+          stageBoundOf(query, plan, *blocks, rank, stepLinksOf(query, plan)).once;
       EXPECT_LE(least.reducing, once.reducing * (1 + 1e-9)) << trial << ": " << more << " more";
       EXPECT_LE(least.updating, once.updating * (1 + 1e-9)) << trial << ": " << more << " more";
       ++plan.layers[rank][random() % static_cast<size_t>(chunks)].count;
