@@ -428,7 +428,8 @@ Seconds transferTime(const spec::ModelSpec& model, const plan::Plan& plan,
   if (plan.scatterGather)
     time += collectiveTime(CollectiveKind::kAllGather, border,
                            levelsOf(tensorGroup(plan), ranksOf(plan, cluster), cluster));
-  return time * stack.transferExposed + stack.transferSync;
+  const bool isHidden = plan.virtualStages > 1 || !stack.hidesBetweenChunks;
+  return time * (isHidden ? stack.transferExposed : 1) + stack.transferSync;
 }
 
 double stepFactor(const plan::Plan& plan, const spec::ClusterSpec& cluster,

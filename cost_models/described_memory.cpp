@@ -123,13 +123,24 @@ bool recomputesActivations(const plan::Plan& plan, const spec::StackDescription&
   return stack.selective != spec::SelectiveRecompute::kAttention || !spec::isFlash(stack.attention);
 }
 
+// Whole tensors of the residual stream that a layer's products read or make, on ranks that keep
+// parts of them: one gathered and one to be reduced, or a buffer for every collective.
+double gatheredBytes(const spec::ModelSpec& model, const plan::Plan& plan,
+                     const spec::StackDescription& stack) {
+  if (!plan.sequenceParallel) return 0;
+  const double whole = borderBytes(model, plan) * asDouble(plan.tp);
+  if (!stack.keepsLayerBuffers) return 2 * whole;
+  const bool isF8 = spec::linearFormat(plan.training) == MathFormat::kF8;
+  return (6 / (isF8 ? elementBytes(plan) : 1) + 4) * whole;
+}
+
 // Beside what microbatches in flight keep.
 double workingBytes(const DescribedBlocks& blocks, const spec::ModelSpec& model,
                     const plan::Plan& plan, const spec::StackDescription& stack, size_t stage) {
   double beside = stack.workingLayers;
   if (recomputesActivations(plan, stack)) beside = std::max(beside, 1.0);
   double bytes = beside * layerBytes(model, plan, stack, true);
-  if (plan.sequenceParallel) bytes += 2 * borderBytes(model, plan) * asDouble(plan.tp);
+  bytes += gatheredBytes(model, plan, stack);
   if (stage + 1 == plan.layers.size())
     bytes += tokensOf(plan) * asDouble(plan::paddedVocab(plan, model)) / asDouble(plan.tp) *
              (stack.logitBytes > 0 ? stack.logitBytes : elementBytes(plan) + 2 * 4);

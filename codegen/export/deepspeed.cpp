@@ -75,6 +75,9 @@ Exported toDeepspeed(const plan::Plan& plan, const spec::ModelSpec&, const Expor
   exported.notes.push_back("train.py stands for your script, which makes the model and the data");
   exported.notes.push_back(inScript(plan.training));
   exported.notes.push_back("weight decay is of all parameters, unless your script groups them");
+  if (const Nodes nodes = nodesOf(plan); nodes.count > 1)  // which the file cannot say
+    exported.notes.push_back(
+        fmt::format("start {} ranks on each of {} nodes", nodes.ranks, nodes.count));
   if (plan.recompute == plan::Recompute::kFull)
     exported.notes.push_back(
         "recompute full is the model's: model.gradient_checkpointing_enable() of transformers");

@@ -106,6 +106,8 @@ void addTraining(Arguments& args, const Plan& plan, const ExportOptions& options
     args.add("--train-iters", *steps);
   addPrecision(args, plan, options);
   if (t.precision == Precision::kFp16) addLossScaling(args, t);
+  // Fused attention is causal without it; the loader would make s x s of them (arguments.py).
+  args.addIf(true, "--no-create-attention-mask-in-dataloader");
   args.add("--seed", fmt::format("{}", t.seed));
   args.add("--attention-dropout", t.attentionDropout);
   args.add("--hidden-dropout", t.residualDropout);

@@ -88,7 +88,9 @@ constexpr std::array<std::string_view, 4> kBothStates = {
 
 // What the overrides say in one key, what Bridge does anyway, or what a note says. Its models have
 // as many positions as model.seq_length; the key for them that the script writes is no field.
-constexpr std::array<std::string_view, 15> kSaidOtherwise = {"--max-position-embeddings",
+constexpr std::array<std::string_view, 16> kSaidOtherwise = {"--max-position-embeddings",
+                                                             "--no-create-attention-mask-in-"
+                                                             "dataloader",
                                                              "--bf16",
                                                              "--fp16",
                                                              "--loss-scale",
@@ -148,6 +150,17 @@ std::string commOverlap(const plan::Plan& plan, const ExportOptions& options) {
       overlapsLayers, plan.virtualStages > 1 ? ",overlap_p2p_comm:true,batch_p2p_comm:false" : "");
 }
 
+// Megatron-LM's arguments fuse these unless told otherwise, Megatron-Core's configuration does not;
+// profiles price them fused. Unfused SwiGLU keeps two of its halves more. GELU is fused with its
+// bias alone.
+void addFusions(const spec::ModelSpec& model, std::vector<std::string>& overrides) {
+  if (model.activation == spec::ActivationKind::kSwiGlu || model.linearBias)
+    overrides.emplace_back("model.bias_activation_fusion=true");
+  overrides.emplace_back("model.bias_dropout_fusion=true");
+  if (model.position == spec::PositionKind::kRotary)
+    overrides.emplace_back("model.apply_rope_fusion=true");
+}
+
 // Whoever puts a recipe's name back trains something else.
 void notePrecision(const plan::Plan& plan, const ExportOptions& options, Exported& exported) {
   const spec::Precision precision = plan.training.precision;
@@ -191,6 +204,7 @@ Exported toNemo(const plan::Plan& plan, const spec::ModelSpec& model,
           return override.starts_with(std::string(t.key) + "=");
         }))
       overrides.push_back(fmt::format("{}=false", t.key));
+  addFusions(model, overrides);
   overrides.push_back("mixed_precision=" + mixedPrecision(plan, options));
   if (std::string overlap = commOverlap(plan, options); !overlap.empty())
     overrides.push_back(std::move(overlap));

@@ -113,6 +113,8 @@ void readOptionals(MapReader& map, StackDescription* stack) {
   share("gather_exposed", &stack->gatherExposed);
   share("tensor_parallel_exposed", &stack->tensorParallelExposed);
   share("transfer_exposed", &stack->transferExposed);
+  map.optional("hides_between_chunks", &stack->hidesBetweenChunks);
+  map.optional("keeps_layer_buffers", &stack->keepsLayerBuffers);
   readPositiveIfGiven(map, "host_backward", &stack->hostBackward);
   notNegative("host_exponent", &stack->hostExponent);
   if (const Node* node = map.child("host_exponent");

@@ -126,6 +126,10 @@ struct StackDescription {
   double gatherExposed = 1;          // gathering of parameters, beside forward and backward
   double tensorParallelExposed = 1;  // collectives within a layer, beside its products
   double transferExposed = 1;        // transfers between stages
+  bool hidesBetweenChunks = false;   // transfers with virtual stages alone; without, all is felt
+  // Whether each collective of a layer that runs beside products has a buffer of its own, on ranks
+  // that share tensors along the sequence: six gathers of the products' operands, four reductions.
+  bool keepsLayerBuffers = false;
 
   // Of a program that waits for the device now and then, so that the CPU cannot run ahead for long,
   // a pass takes (device^x + host^x)^(1/x); 0: the longer of both.

@@ -81,6 +81,8 @@ constexpr DescribedSetting kDescribedSettings[] = {
     {"gather_exposed", &Stack::gatherExposed},
     {"tensor_parallel_exposed", &Stack::tensorParallelExposed},
     {"transfer_exposed", &Stack::transferExposed},
+    {"hides_between_chunks", &Stack::hidesBetweenChunks},
+    {"keeps_layer_buffers", &Stack::keepsLayerBuffers},
     {"host_exponent", &Stack::hostExponent},
     {"host_exposed", &Stack::hostExposed},
     {"host_growth", &Stack::hostGrowth},

@@ -198,6 +198,47 @@ TEST(DescribedMemory, IsThatOfKorthikantiPerLayer) {
   EXPECT_NEAR(mib(), 48, 0.01);
 }
 
+// Transformer Engine's userbuffers, of s b h elements each whatever tp: 10 of two bytes, of fp8 the
+// six that are gathered of one. Without them one gathered and one to be reduced.
+TEST(DescribedMemory, HasABufferForEveryCollectiveOfALayer) {
+  const spec::ModelSpec model = small::gpt(8, 128, 8);
+  plan::Plan plan = small::plan(model, small::training(16, 32), 4);
+  plan.training.precision = spec::Precision::kBf16;
+  const spec::ClusterSpec cluster = quietCluster();
+  StackDescription stack;
+  const auto working = [&] {
+    const DescribedBlocks blocks = describeBlocks(model, plan, cluster, stack);
+    return workingMemory(StageSetting(blocks, model, plan, cluster, stack), 0).count();
+  };
+  const auto more = [&] {
+    stack.keepsLayerBuffers = false;
+    const double before = working();
+    stack.keepsLayerBuffers = true;
+    return working() - before;
+  };
+  EXPECT_EQ(more(), 0);
+  plan.sequenceParallel = true;
+  EXPECT_EQ(more(), (10 - 2) * 2 * 32.0 * 128);
+  plan.training.precision = spec::Precision::kFp8;
+  EXPECT_EQ(more(), (6 * 1 + 4 * 2 - 2 * 2) * 32.0 * 128);
+}
+
+// Megatron overlaps transfers of interleaved stages alone.
+TEST(DescribedEstimate, HidesTransfersBetweenChunks) {
+  const spec::ModelSpec model = small::gpt(8);
+  plan::Plan plan = small::plan(model, small::training(), 1, 2);
+  const spec::ClusterSpec cluster = quietCluster();
+  StackDescription stack;
+  const auto time = [&] { return transferTime(model, plan, cluster, stack); };
+  const Seconds whole = time();
+  stack.transferExposed = 0.25;
+  EXPECT_DOUBLE_EQ(time() / whole, 0.25);
+  stack.hidesBetweenChunks = true;
+  EXPECT_EQ(time(), whole);
+  plan.virtualStages = 2;
+  EXPECT_DOUBLE_EQ(time() / whole, 0.25);
+}
+
 // Qi et al. 2024: 32 s b h at two bytes, here with s b h = 24 Mi elements and divided by t = 8 but
 // for the 4 h of the residual stream, (4 + 12 / 8) x 24 Mi x 2 B.
 TEST(DescribedMemory, KeepsWhatGradientsOfWeightsAreMadeOf) {

@@ -20,6 +20,7 @@ ARGUMENTS=(
   --global-batch-size 40
   --bf16
   --accumulate-allreduce-grads-in-fp32
+  --no-create-attention-mask-in-dataloader
   --seed 1234
   --attention-dropout 0
   --hidden-dropout 0

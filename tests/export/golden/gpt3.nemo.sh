@@ -43,6 +43,8 @@ ARGUMENTS=(
   optimizer.use_distributed_optimizer=true
   ddp.overlap_grad_reduce=true
   ddp.overlap_param_gather=true
+  model.bias_activation_fusion=true
+  model.bias_dropout_fusion=true
   mixed_precision=bf16_mixed
   'comm_overlap={_target_:megatron.bridge.training.comm_overlap.CommOverlapConfig,tp_comm_overlap:false,overlap_p2p_comm:true,batch_p2p_comm:false}'
 )

@@ -39,6 +39,8 @@ std::string otherValue(const std::string& key) {
       {"keeps_f8", "false"},
       {"gathers_f8", "false"},
       {"pipeline_keeps_whole", "true"},
+      {"hides_between_chunks", "false"},
+      {"keeps_layer_buffers", "false"},
       {"post_validation", "true"},
       {"replica_reduction", "per_microbatch"},
       {"vocab_multiple", "16"},
