@@ -15,6 +15,7 @@
 #include "codegen/import/mpi.h"
 #include "codegen/import/script_ways.h"
 #include "codegen/import/slurm.h"
+#include "ir/base/format.h"
 #include "ir/plan/choices.h"
 #include "ir/plan/nearest.h"
 #include "ir/spec/yaml_node.h"
@@ -35,7 +36,7 @@ struct Source {
 };
 
 // Part of every run, and of no plan.
-constexpr std::array<std::string_view, 56> kNeutralFlags = {
+constexpr std::array<std::string_view, 55> kNeutralFlags = {
     "--accumulate-allreduce-grads-in-fp32",
     "--train-iters",
     "--ckpt-format",
@@ -90,7 +91,6 @@ constexpr std::array<std::string_view, 56> kNeutralFlags = {
     "--profile-step-end",
     "--tiktoken-pattern",
     "--no-mmap-bin-files",
-    "--no-create-attention-mask-in-dataloader",
     "--no-scatter-gather-tensors-in-pipeline"};
 
 constexpr std::pair<const char*, const char*> kPricedOtherwise[] = {
@@ -184,7 +184,11 @@ MissingOverlap missingOverlap(Flags& flags) {
 
 void expect(Flags& flags, const std::string& name, bool isSame, const std::string& asked,
             const std::string& model) {
-  if (!isSame) flags.fail(name, fmt::format("is {}, but the model has {}", asked, model));
+  if (isSame) return;
+  flags.fail(name,
+             flags.isGiven(name)
+                 ? fmt::format("is {}, but the model has {}", asked, model)
+                 : fmt::format("is missing, which means {}, but the model has {}", asked, model));
 }
 
 void checkSize(Flags& flags, const std::string& name, int64_t size, int64_t absent) {
@@ -194,7 +198,9 @@ void checkSize(Flags& flags, const std::string& name, int64_t size, int64_t abse
 
 void checkSwitch(Flags& flags, const std::string& name, bool isOn) {
   const bool asked = flags.has(name);
-  expect(flags, name, asked == isOn, asked ? "given" : "missing", isOn ? "it" : "it not");
+  if (asked != isOn)
+    flags.fail(name,
+               asked ? "is given, but the model has it not" : "is missing, but the model has it");
 }
 
 // Megatron reads --num-query-groups only beside --group-query-attention.
@@ -332,13 +338,38 @@ void readTraining(Flags& flags, spec::TrainingSpec& t, std::vector<std::string>&
   t.clipNorm = flags.real("--clip-grad", 1);
 }
 
-// Megatron's stacks have fused attention.
-void readAttention(Flags& flags) {
+// Megatron's stacks have fused attention: on Hopper and later that of cuDNN.
+void readAttention(Flags& flags, std::vector<std::string>& notes) {
   const std::string backend =
       flags.choice("--attention-backend", {"auto", "flash", "fused", "unfused", "local"}, "auto");
   if (backend == "unfused" || backend == "local")
     flags.fail("--attention-backend",
                fmt::format("is {}: attention in parts cannot be priced; nearest: fused", backend));
+  if (backend == "flash")
+    notes.emplace_back(
+        "--attention-backend is flash: priced as the stack's attention, which on Hopper and later "
+        "is faster than FlashAttention 2; where that runs, price with attention: flash2 in a copy "
+        "of the stack");
+  for (const std::string& exchange : flags.texts("--cp-comm-type"))  // one, or one of every layer
+    if (exchange != "p2p") {
+      notes.push_back(fmt::format("--cp-comm-type is {}: priced as p2p", exchange));
+      break;
+    }
+}
+
+// Of the loader, for every microbatch: of sequences longer than a few thousand a large tensor.
+void readMask(Flags& flags, const spec::TrainingSpec& t, int64_t microbatchSize,
+              std::vector<std::string>& notes) {
+  if (flags.has("--no-create-attention-mask-in-dataloader")) return;
+  constexpr double kTold = 64 << 20;
+  const double bytes = static_cast<double>(t.sequenceLength) *
+                       static_cast<double>(t.sequenceLength) * static_cast<double>(microbatchSize);
+  if (bytes < kTold) return;
+  notes.push_back(fmt::format(
+      "--no-create-attention-mask-in-dataloader is missing: the loader makes an attention mask of "
+      "{} for every microbatch, on the first and last stage, which is in no price; full "
+      "recomputation keeps it while the microbatch is in flight",
+      formatBytes(Bytes(bytes))));
 }
 
 // Layers of the virtual stages: of the layout, or as many as their number gives.
@@ -607,7 +638,8 @@ Result<std::optional<Imported>> importRun(const ShellRun& run, const SlurmNumber
   imported.plan = planFor(source.model, "megatron-core");
   checkModel(flags, source.model);
   readTraining(flags, imported.plan.training, imported.notes);
-  readAttention(flags);
+  readAttention(flags, imported.notes);
+  readMask(flags, imported.plan.training, flags.count("--micro-batch-size", 1), imported.notes);
   for (const auto& [name, what] : kPricedOtherwise)
     if (flags.has(name)) imported.notes.push_back(fmt::format("{}: {}", name, what));
   imported.widths = widthsOf(flags);

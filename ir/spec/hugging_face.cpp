@@ -164,6 +164,7 @@ class Importer {
   Result<ModelSpec> import() {
     const HfFamily family = readFamily();
     if (map_.firstValueError().ok()) checkArchitectures(family);
+    if (map_.firstValueError().ok()) checkDense();
     // The options of another model would only hide this.
     if (Status status = map_.firstValueError(); !status.ok()) return Error(std::move(status));
     for (const std::string_view key : kHarmless) map_.child(key);
@@ -190,9 +191,23 @@ class Importer {
       if (type == name) return family;
     if (!type.empty())
       map_.fail(*map_.child("model_type"),
-                fmt::format("{} is not supported; supported: gpt2, llama, mistral, qwen2",
+                fmt::format("{} is not supported; supported: gpt2, llama, mistral, qwen2; another "
+                            "dense model of Llama's shape can be written as a model file (family: "
+                            "llama, and head_size where it is not hidden / heads)",
                             quoteForMessage(type)));
     return HfFamily::kGpt2;
+  }
+
+  // By the keys of mixtral, qwen2_moe and deepseek, which relatives keep with a dense model_type.
+  void checkDense() {
+    for (const char* key : {"num_local_experts", "num_experts", "n_routed_experts"}) {
+      int64_t experts = 0;
+      map_.optional(key, &experts);
+      if (experts > 1)
+        map_.fail(*map_.child(key), fmt::format("is {}: mixtures of experts are not planned, only "
+                                                "dense models",
+                                                experts));
+    }
   }
 
   // Other heads, and relatives that keep the model_type, have other weights and operations.

@@ -54,6 +54,11 @@ StackProfile stackOn(StackProfile stack, Precision precision, const DeviceSpec& 
 }
 
 Status checkDevice(const StackProfile& stack, const DeviceSpec& device) {
+  if (!stack.ownPrograms && device.kind == DeviceKind::kHost)
+    return invalidArgument(fmt::format(
+        "stack '{}' runs on GPUs, device {} is a host: nearest: stack 'trireme', whose programs "
+        "run there, too",
+        stack.name, device.name));
   if (device.computeCapability == 0 || device.computeCapability >= stack.computeCapability)
     return {};
   return invalidArgument(fmt::format(

@@ -127,6 +127,17 @@ std::string otherHostsNote(const plan::Plan& plan, const std::string& file, int6
         "'{}' has; without it they fill {}",
         file, plan.devicesPerHost, counted(*there, "rank"), ranks / *there, host, cluster.name,
         counted(ranks / *here, "host"));
+  if (isPart && !there)
+    return fmt::format(
+        "{}: devices_per_host {}: {} do not divide over such hosts; priced as on full ones of {} "
+        "devices",
+        file, plan.devicesPerHost, counted(ranks, "rank"), host);
+  const auto alike = plan::alikeOfHost(ranks, plan.tp, host, ranks * host);
+  if (!here && !there && alike && launched == 0)
+    return fmt::format(
+        "{}: {} on hosts of {} devices: priced with {} on the last host; {} on each of {} hosts, "
+        "which a plan says with devices_per_host, may be faster",
+        file, counted(ranks, "rank"), host, ranks % host, *alike, ranks / *alike);
   if (launched <= host) return "";
   const int64_t hosts = (ranks + launched - 1) / launched, block = cluster.tiers.front().devices;
   const int64_t ofPrice = (ranks + host - 1) / host;

@@ -58,6 +58,7 @@ std::string otherStackNote(const plan::Plan& plan, const std::string& file,
 plan::Plan asLaunched(plan::Plan plan, int64_t launched, const spec::ClusterSpec& cluster);
 // Of a plan from `file` with more ranks on a host than the cluster's have: what is priced instead;
 // with fewer, by its own devicesPerHost and not its launcher's, though they would fill hosts: so.
+// Of ranks that leave the last host partly empty: that, and how hosts could be alike.
 // Empty if that is the same, as all are in one block of the innermost tier.
 std::string otherHostsNote(const plan::Plan& plan, const std::string& file, int64_t launched,
                            const spec::ClusterSpec& cluster);

@@ -8,8 +8,13 @@
 namespace trireme::planner {
 
 const Work& BranchAndBound::workOf(const Group& g) {
-  const WorkKey key{g.tp,        g.cp, g.microbatchSize, g.recompute, g.sequenceParallel,
-                    g.overlapReductions, g.splitsBackward};
+  const WorkKey key{g.tp,
+                    g.cp,
+                    g.microbatchSize,
+                    g.recompute,
+                    g.sequenceParallel,
+                    g.overlapReductions,
+                    g.splitsBackward};
   const auto [place, isNew] = work_.try_emplace(key);
   if (isNew) place->second = leastWork(query_, g);
   return place->second;

@@ -44,12 +44,13 @@ struct Shortfall {
 // Why a query whose search ended with `reason` has no plan, and what would give it one. Tried are:
 // every pinned choice given up alone; all of them together if none alone helps; each of `stacks`
 // (that train in the precision, if somebody asked for it, or else in the usual one), of which the
-// fastest counts; more devices, up to 64 times as many: the fewest that do, in whole hosts (blocks
-// of the first tier, where the cluster does not say) or, with less than one, singly, and more where
-// a program's ranks need the whole of more hosts; near batches, where replicas cannot share the
-// query's (nearBatches()). A search for each of the former, for the devices one more than twice the
-// binary logarithm of the hosts, for batches twice as many at most; most of these end at the first
-// plan that fits. Errors are those of a search that fails, kInternal as a rule.
+// fastest counts; more devices, up to 64 times as many or 64 hosts: the fewest that do, in whole
+// hosts (blocks of the first tier, where the cluster does not say) or, with less than one, singly,
+// and more where a program's ranks need the whole of more hosts; near batches, where replicas
+// cannot share the query's (nearBatches()). A search for each of the former, for the devices one
+// more than twice the binary logarithm of the hosts, for batches twice as many at most; most of
+// these end at the first plan that fits. Errors are those of a search that fails, kInternal as a
+// rule.
 Result<Shortfall> shortfallOf(const Query& query, const Status& reason,
                               const std::vector<spec::StackProfile>& stacks = {},
                               const SearchProgress& progress = {});

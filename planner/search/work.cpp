@@ -29,11 +29,10 @@ Flops lastProduct(const spec::ModelSpec& model, const spec::TrainingSpec& one) {
 Work describedWork(const Query& query, const Group& group) {
   const cost::StepFlops flops = cost::stepFlops(query.model, oneMicrobatch(query, group));
   const spec::DeviceSpec& device = query.cluster.device;
-  const double efficiency =
-      std::max(1.0, query.stack.description.matmulFactor) *
-      std::max({device.matmulEfficiency, device.f8MatmulEfficiency, device.f32MatmulEfficiency,
-                device.tf32MatmulEfficiency, device.f16MatmulEfficiency,
-                device.attentionEfficiency});
+  const double efficiency = std::max(1.0, query.stack.description.matmulFactor) *
+                            std::max({device.matmulEfficiency, device.f8MatmulEfficiency,
+                                      device.f32MatmulEfficiency, device.tf32MatmulEfficiency,
+                                      device.f16MatmulEfficiency, device.attentionEfficiency});
   const FlopsPerSecond rate = device.peak(spec::linearFormat(query.training))->rate *
                               (efficiency * static_cast<double>(group.tp * group.cp));
   const auto count = static_cast<double>(query.model.numLayers);
@@ -54,8 +53,8 @@ class OwnLayer {
       : query_(query), group_(group), one_(oneMicrobatch(query, group)) {
     const auto format = spec::linearFormat(query.training);
     const spec::DeviceSpec& device = query.cluster.device;
-    rate_ = device.peak(format)->rate *
-            (device.matmulShare(format) * static_cast<double>(group.tp));
+    rate_ =
+        device.peak(format)->rate * (device.matmulShare(format) * static_cast<double>(group.tp));
     const cost::StepFlops flops = cost::stepFlops(query.model, one_);
     const auto layers = static_cast<double>(query.model.numLayers);
     products_ = flops.layers / 3 / layers;
@@ -108,9 +107,9 @@ class OwnLayer {
   // with parts of hosts that they do not fill as if they were not there.
   Seconds collective(CollectiveKind kind) const {
     if (group_.tp == 1) return {};
-    const Bytes bytes(static_cast<double>(one_.globalBatchSize * one_.sequenceLength *
-                                          query_.model.hiddenSize) *
-                      static_cast<double>(byteSize(spec::computeDType(one_.precision))));
+    const Bytes bytes(
+        static_cast<double>(one_.globalBatchSize * one_.sequenceLength * query_.model.hiddenSize) *
+        static_cast<double>(byteSize(spec::computeDType(one_.precision))));
     const auto timeOn = [&](const spec::ClusterSpec& cluster) {
       return cost::collectiveTime(
           kind, bytes, cost::levelsOf({{group_.tp, 1}}, {group_.tp, group_.tp}, cluster));

@@ -110,11 +110,12 @@ bool obeys(const spec::StackProfile& stack, spec::StackRule rule) {
   return std::find(stack.rules.begin(), stack.rules.end(), rule) != stack.rules.end();
 }
 
-// Of a host that the ranks go to: all devices or, for a program that has as many ranks on every
-// host, as many as make it so on the hosts that there are. All as well if nothing does.
+// Of a host that the ranks go to: as many devices as give every host as many ranks, on the hosts
+// that there are, for links of a host are of use to groups that fill it evenly. All if nothing
+// does, and where the cluster does not say, but for a program that has to have it so.
 int64_t hostOf(const Query& query, const Group& group) {
   const int64_t known = query.cluster.devicesPerHost();
-  if (!obeys(query.stack, spec::StackRule::kAlikeHosts)) return known;
+  if (known == 0 && !obeys(query.stack, spec::StackRule::kAlikeHosts)) return known;
   const int64_t whole = known > 0 ? known : plan::kUsualHost;
   const int64_t devices = query.pins.gpus.value_or(query.cluster.numDevices);
   const int64_t ranks = group.tp * group.pp * group.cp * group.dp;

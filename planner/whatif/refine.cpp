@@ -193,19 +193,21 @@ bool Refiner::couldBeat(const RefineLimit& limit, const LeastEconomics& least,
 }
 
 // Within the gap a step takes at least as long as with `many` devices. If its plan is not that of
-// `few`, it uses more devices than those; of a program that wants hosts alike, more nodes.
+// `few`, it uses more devices than those or, where hosts can be alike, more nodes.
 bool Refiner::couldBeBest(const RefineLimit& limit, const Gap& gap) const {
   if (!hasPlan(gap.atMany)) return false;  // what has no plan has too few devices
   const Scenario scenario = scenarioOf(gap);
   const int64_t few = gap.few - gap.missing, first = gap.next() - gap.missing,
                 last = gap.last() - gap.missing;
-  const std::vector<spec::StackRule>& rules = answers_.sweep.base.stack.rules;
-  const bool isAlike = std::count(rules.begin(), rules.end(), spec::StackRule::kAlikeHosts) > 0;
+  const Query& base = answers_.sweep.base;
+  const std::vector<spec::StackRule>& rules = base.stack.rules;
+  const bool mayBeAlike = base.cluster.devicesPerHost() > 0 ||
+                          std::count(rules.begin(), rules.end(), spec::StackRule::kAlikeHosts) > 0;
   Training other = trainingOf(answers_, gap.atMany->place);
   other.gpus = first;
   other.perNode = gap.unit;
   other.nodesUsed = few / gap.unit + 1;
-  other.used = isAlike ? other.nodesUsed : few + 1;
+  other.used = mayBeAlike ? other.nodesUsed : few + 1;
   if (couldBeat(limit, leastEconomics(other, last, last / gap.unit, scenario), first)) return true;
   if (!hasPlan(gap.atFew)) return false;
   Training same = trainingOf(answers_, gap.atFew->place);

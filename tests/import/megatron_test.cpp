@@ -177,6 +177,31 @@ TEST(ImportMegatron, WarmUpIsAFractionOfTheDecay) {
   EXPECT_THAT(ramped.unpriced, ElementsAre("--our-logs"));
 }
 
+// s x s x b bytes: of 16,384 positions 256 MiB.
+TEST(ImportMegatron, NamesTheMaskThatTheLoaderMakes) {
+  spec::ModelSpec model = spec::loadModel("llama3.1-8b").value();
+  const auto notesOf = [&](const std::string& more) {
+    const auto imported = importedRun(
+        "--micro-batch-size 1 --seq-length 16384 --num-layers 32 --hidden-size 4096 "
+        "--num-attention-heads 32 --max-position-embeddings 131072 --ffn-hidden-size 14336 "
+        "--swiglu --normalization RMSNorm --disable-bias-linear "
+        "--untie-embeddings-and-output-weights --position-embedding-type rope --rotary-base 500000 "
+        "--group-query-attention --num-query-groups 8 --use-rope-scaling --use-distributed-"
+        "optimizer --bf16 " +
+            more,
+        "run.sh", model, 16);
+    EXPECT_TRUE(imported.has_value()) << imported.error().message();
+    return imported.has_value() ? imported->notes : std::vector<std::string>{};
+  };
+  EXPECT_THAT(notesOf(""), ElementsAre(HasSubstr("an attention mask of 256.00 MiB for every")));
+  const std::string without = "--no-create-attention-mask-in-dataloader ";
+  EXPECT_THAT(notesOf(without + "--cp-comm-type p2p"), ElementsAre());
+  EXPECT_THAT(notesOf(without + "--cp-comm-type p2p a2a"),
+              ElementsAre("--cp-comm-type is a2a: priced as p2p"));
+  EXPECT_THAT(notesOf(without + "--attention-backend flash"),
+              ElementsAre(HasSubstr("--attention-backend is flash: priced as the stack's")));
+}
+
 // The block method recomputes the first so many layers of every chunk: none is a number, too.
 TEST(ImportMegatron, LayersOfABlockAreRecomputedByTheirNumber) {
   const spec::ModelSpec model = spec::loadModel("gpt3-175b").value();
@@ -525,6 +550,11 @@ TEST(ImportMegatron, RefusesWhatMegatronReadsDifferently) {
               HasSubstr("--num-query-groups does nothing without --group-query-attention"));
   EXPECT_THAT(read("--group-query-attention --rotary-base 10000").error().message(),
               HasSubstr("--rotary-base is 10000, but the model has 500000"));
+  std::string without = text;
+  without.replace(without.find("--rotary-base 500000 "), 21, "");
+  EXPECT_THAT(
+      importedRun(without + "--group-query-attention", "run.sh", llama, 16).error().message(),
+      HasSubstr("--rotary-base is missing, which means 10000, but the model has 500000"));
   spec::ModelSpec scaled = llama;
   scaled.ropeScaling = kLlama31Scaling;
   const auto readScaled = [&](const std::string& more) {
@@ -536,8 +566,9 @@ TEST(ImportMegatron, RefusesWhatMegatronReadsDifferently) {
               HasSubstr("--use-rope-scaling is {type: llama3, factor: 32, low_freq_factor: 1, "
                         "high_freq_factor: 4, original_max_position_embeddings: 8192}, but the "
                         "model has {type: llama3, factor: 8,"));
-  EXPECT_THAT(readScaled("").error().message(),
-              HasSubstr("--use-rope-scaling is none, but the model has {type: llama3,"));
+  EXPECT_THAT(
+      readScaled("").error().message(),
+      HasSubstr("--use-rope-scaling is missing, which means none, but the model has {type: "));
   EXPECT_THAT(
       readScaled("--use-rope-scaling --rotary-seq-len-interpolation-factor 2").error().message(),
       HasSubstr("--rotary-seq-len-interpolation-factor cannot be priced beside"));
@@ -547,9 +578,11 @@ TEST(ImportMegatron, RefusesWhatMegatronReadsDifferently) {
   EXPECT_TRUE(read("--group-query-attention --rope-scaling-factor 4"));
   scaled.ropeScaling = {.kind = RopeScalingKind::kLinear, .factor = 4};
   EXPECT_TRUE(readScaled("--rotary-seq-len-interpolation-factor 4").has_value());
-  EXPECT_THAT(readScaled("").error().message(),
-              HasSubstr("--rotary-seq-len-interpolation-factor is none, but the model has "
-                        "{type: linear, factor: 4}"));
+  EXPECT_THAT(
+      readScaled("").error().message(),
+      HasSubstr(
+          "--rotary-seq-len-interpolation-factor is missing, which means none, but the model has "
+          "{type: linear, factor: 4}"));
   const Result<Imported> plain = read("--group-query-attention");
   ASSERT_TRUE(plain.has_value()) << plain.error().message();
   EXPECT_EQ(plain->plan.training.globalBatchSize, 16);  // one microbatch of each of 16 replicas

@@ -159,10 +159,20 @@ TEST(HuggingFace, UnknownOptionIsRefused) {
   EXPECT_THAT(gpt2With("\"hidden_size\": 8"), HasSubstr("unknown option 'hidden_size'"));
 }
 
+// Whatever the model_type: deleting the key would make another model of it.
+TEST(HuggingFace, MixturesOfExpertsAreRefused) {
+  for (const char* key : {"num_local_experts", "num_experts", "n_routed_experts"}) {
+    EXPECT_THAT(gpt2With(fmt::format("\"{}\": 8", key)),
+                HasSubstr(fmt::format("{}: is 8: mixtures of experts are not planned", key)));
+    EXPECT_EQ(gpt2With(fmt::format("\"{}\": 1", key)), "(no error)");
+  }
+}
+
 TEST(HuggingFace, UnknownModelTypeIsRefused) {
   EXPECT_EQ(messageOf(parseConfig("{\"model_type\": \"bert\", \"hidden_size\": 8}")),
             "config.json:1:16: model_type: 'bert' is not supported; supported: gpt2, llama, "
-            "mistral, qwen2");
+            "mistral, qwen2; another dense model of Llama's shape can be written as a model file "
+            "(family: llama, and head_size where it is not hidden / heads)");
   EXPECT_THAT(messageOf(parseConfig("{\"model_type\": \"qwen3\"}")),
               HasSubstr("'qwen3' is not supported"));
   EXPECT_THAT(messageOf(parseConfig("{\"model_type\": null}")), HasSubstr("model_type: missing"));

@@ -116,5 +116,15 @@ TEST(StackOnDevice, AStackMayNeedNewerGpus) {
                         "some GPU has 9.0: another stack (--stack) may run there"));
 }
 
+TEST(StackOnDevice, DescribedProgramsNeedAGpu) {
+  DeviceSpec host = gpu(0);
+  host.kind = DeviceKind::kHost;
+  EXPECT_THAT(
+      checkDevice(described(), host).message(),
+      HasSubstr("stack 'some stack' runs on GPUs, device some GPU is a host: nearest: stack "
+                "'trireme'"));
+  EXPECT_TRUE(checkDevice({}, host).ok());
+}
+
 }  // namespace
 }  // namespace trireme::spec

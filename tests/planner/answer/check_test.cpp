@@ -281,6 +281,25 @@ TEST(OtherHosts, AreNotedWhereThePlanSaysThatItDoesNotFillThem) {
   plan.dpReplicate = 20;  // which fill none
   plan.devicesPerHost = 5;
   EXPECT_EQ(otherHostsNote(plan, "p.yaml", 0, cluster), "");
+  plan.devicesPerHost = 3;
+  EXPECT_EQ(otherHostsNote(plan, "p.yaml", 0, cluster),
+            "p.yaml: devices_per_host 3: 20 ranks do not divide over such hosts; priced as on full "
+            "ones of 8 devices");
+}
+
+// 20 ranks fill two hosts of 8 and half of a third. Of 11 none are alike but one on each.
+TEST(OtherHosts, AreNotedWhereTheLastIsPartlyEmpty) {
+  const spec::ClusterSpec cluster = small::cluster(64, 8);
+  plan::Plan plan;
+  plan.dpReplicate = 20;
+  EXPECT_EQ(otherHostsNote(plan, "ds.json", 0, cluster),
+            "ds.json: 20 ranks on hosts of 8 devices: priced with 4 on the last host; 5 on each of "
+            "4 hosts, which a plan says with devices_per_host, may be faster");
+  plan.dpReplicate = 24;
+  EXPECT_EQ(otherHostsNote(plan, "ds.json", 0, cluster), "");
+  plan.dpReplicate = 20;
+  plan.tp = 3;  // 60 ranks: 6 on each of ten hosts
+  EXPECT_THAT(otherHostsNote(plan, "ds.json", 0, cluster), HasSubstr("6 on each of 10 hosts"));
 }
 
 // Of searches' own places a plan says nothing, and what it says itself stands.
