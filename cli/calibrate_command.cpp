@@ -158,7 +158,7 @@ Status checkGpu(const spec::ClusterSpec& cluster, const std::string& gpu) {
 
 // What is beyond a table follows from its end, where latency may still be most of the time.
 bool isShort(const cost::NcclSweep& sweep) {
-  return sweep.points.back().bytes < Bytes(64.0 * 1024 * 1024);
+  return sweep.points.back().bytes < cost::kLargeMessage;
 }
 
 // The tier named by --tier or else the innermost that holds the test's ranks, and its hosts.
@@ -192,6 +192,45 @@ Result<size_t> tierOf(const CalibrateOptions& options, const spec::ClusterSpec& 
                   cluster.numDevices)));
 }
 
+// What groups go by of which there is no curve. It is that of each tier's largest group; of an
+// all-reduce, which switches may do in another way than rings, if nothing else was measured.
+class Efficiencies {
+ public:
+  void add(const spec::ClusterSpec& cluster, size_t tier, const cost::NcclSweep& sweep,
+           const std::string& place) {
+    const auto efficiency = cost::efficiencyOf(cluster, tier, sweep);
+    if (!efficiency) return;
+    const std::pair worth(sweep.kind != spec::CollectiveKind::kAllReduce, sweep.numRanks);
+    const auto [known, isNew] = best_.try_emplace(tier);
+    if (!isNew && known->second.worth >= worth) return;
+    known->second = {worth, roundedTo4Digits(*efficiency),
+                     fmt::format("nccl-tests, {}: {} of {} among {}", place,
+                                 spec::nameOf(spec::kCollectives, sweep.kind),
+                                 formatBytes(sweep.points.back().bytes), sweep.numRanks)};
+  }
+  // With a line for the table of each that changes.
+  std::string put(spec::ClusterSpec& cluster) const {
+    std::string lines;
+    for (const auto& [tier, best] : best_) {
+      double& efficiency = cluster.tiers[tier].efficiency;
+      lines += fmt::format("{:<14}tier {}: {:.4g} of its line rate in groups without a curve (was "
+                           "{:.4g})\n",
+                           "efficiency", cluster.tiers[tier].name, best.efficiency, efficiency);
+      efficiency = best.efficiency;
+      cluster.sources[fmt::format("tiers[{}].efficiency", tier)] = best.source;
+    }
+    return lines;
+  }
+
+ private:
+  struct Best {
+    std::pair<bool, int64_t> worth;
+    double efficiency = 0;
+    std::string source;
+  };
+  std::map<size_t, Best> best_;
+};
+
 // Tier, collective, ranks, and ranks of a block: what a curve is found by.
 using CurveKey = std::tuple<size_t, spec::CollectiveKind, int64_t, int64_t>;
 
@@ -201,6 +240,7 @@ Result<int> readTests(const CalibrateOptions& options) {
   std::string table = fmt::format("{:<14}{}\n", "cluster", cluster.name);
   std::map<CurveKey, std::string> places;
   std::vector<std::string> notes;
+  Efficiencies efficiencies;
   for (const std::string& path : options.ncclTests) {
     TRIREME_ASSIGN_OR_RETURN(const std::string text, spec::readFile(path, cost::kMaxNcclBytes));
     TRIREME_ASSIGN_OR_RETURN(const std::vector<cost::NcclSweep> sweeps,
@@ -214,6 +254,7 @@ Result<int> readTests(const CalibrateOptions& options) {
       const Status added =
           cost::addSweep(cluster, *tier, sweep, fmt::format("nccl-tests, {}", place));
       if (!added.ok()) return Error(added.withContext(place));
+      efficiencies.add(cluster, *tier, sweep, place);
       if (isShort(sweep))
         notes.push_back(fmt::format(
             "{}: the table of {} among {} ends at {}, larger ones are extrapolated: nccl-tests "
@@ -235,6 +276,7 @@ Result<int> readTests(const CalibrateOptions& options) {
                            cluster.tiers[*tier].name);
     }
   }
+  table += efficiencies.put(cluster);
   for (const std::string& note : notes) tell("note: {}\n", note);
   const nlohmann::json json = {{"cluster", cluster.name}, {"curves", curvesJson(cluster)}};
   TRIREME_RETURN_IF_ERROR(writeCluster(options, cluster, json, table));

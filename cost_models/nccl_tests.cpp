@@ -330,4 +330,26 @@ Status addSweep(spec::ClusterSpec& cluster, size_t tier, const NcclSweep& sweep,
   return {};
 }
 
+std::optional<double> efficiencyOf(const spec::ClusterSpec& cluster, size_t tier,
+                                   const NcclSweep& sweep) {
+  using spec::CollectiveKind;
+  const bool isRing = sweep.kind == CollectiveKind::kAllReduce ||
+                      sweep.kind == CollectiveKind::kAllGather ||
+                      sweep.kind == CollectiveKind::kReduceScatter;
+  if (!isRing || sweep.points.back().bytes < kLargeMessage) return std::nullopt;
+  const BytesPerSecond reached = sweep.points.back().busBandwidth;
+  int64_t inside = 1;
+  if (tier > 0) {
+    inside = cluster.tiers[tier - 1].devices;
+    const int64_t within = tier > 1 ? cluster.tiers[tier - 2].devices : 1;
+    const BytesPerSecond links =
+        cluster.tiers[tier - 1].sustained() * static_cast<double>(within);
+    if (sweep.numRanks % inside != 0 || perBlockOf(cluster, tier, sweep) > 0 || reached >= links)
+      return std::nullopt;
+  }
+  const spec::LinkTier& of = cluster.tiers[tier];
+  const double share = reached / (of.bandwidth * static_cast<double>(inside)) * of.oversubscription;
+  return share <= 1 ? std::optional(share) : std::nullopt;
+}
+
 }  // namespace trireme::cost

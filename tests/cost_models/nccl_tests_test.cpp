@@ -5,6 +5,7 @@
 
 #include <numeric>
 
+#include "cost_models/collectives.h"
 #include "ir/spec/load.h"
 #include "tests/cost_models/nccl_output.h"
 #include "tests/cost_models/small_specs.h"
@@ -149,6 +150,56 @@ TEST(AddSweep, RefusesHostsThatAreNotAsTheClusters) {
       "of such hosts, or say 'devices_per_host: 8' in its file";
   EXPECT_EQ(messageOf({8}), tooMany);
   EXPECT_EQ(messageOf({3, 3}), "");
+}
+
+// Hosts of 8 with 100 GB/s inside and 10 GB/s out for each device: 24 GB/s of bus bandwidth are 3
+// GB/s a device. Groups of another size are slower by as much.
+TEST(EfficiencyOf, IsWhatLargeMessagesReachOfTheLineRate) {
+  spec::ClusterSpec cluster = small::cluster(64, 8);
+  NcclSweep sweep;
+  sweep.kind = CollectiveKind::kAllGather;
+  sweep.numRanks = 64;
+  sweep.ranksOnHosts.assign(8, 8);
+  sweep.points = {{Bytes(1 << 20), BytesPerSecond(5e9)}, {kLargeMessage, BytesPerSecond(24e9)}};
+  EXPECT_NEAR(efficiencyOf(cluster, 1, sweep).value(), 0.3, 1e-12);
+  cluster.tiers[1].oversubscription = 2;  // of what is left after it
+  EXPECT_NEAR(efficiencyOf(cluster, 1, sweep).value(), 0.6, 1e-12);
+  cluster.tiers[1].oversubscription = 1;
+
+  const Levels levels = levelsOf({{32, 1}}, {64, 1, 8}, cluster);
+  const Seconds before = collectiveTime(CollectiveKind::kAllGather, Bytes(1e9), levels);
+  cluster.tiers[1].efficiency = 0.3;
+  const Seconds after = collectiveTime(CollectiveKind::kAllGather, Bytes(1e9),
+                                       levelsOf({{32, 1}}, {64, 1, 8}, cluster));
+  EXPECT_NEAR(after / before, 1 / 0.3, 0.01);
+
+  NcclSweep inside = sweep;  // of one host, by its own links
+  inside.numRanks = 8;
+  inside.ranksOnHosts = {8};
+  EXPECT_NEAR(efficiencyOf(cluster, 0, inside).value(), 0.24, 1e-12);
+}
+
+TEST(EfficiencyOf, IsNoneWhereItDoesNotFollow) {
+  const spec::ClusterSpec cluster = small::cluster(64, 8);
+  NcclSweep sweep;
+  sweep.kind = CollectiveKind::kAllReduce;
+  sweep.numRanks = 64;
+  sweep.ranksOnHosts.assign(8, 8);
+  sweep.points = {{kLargeMessage, BytesPerSecond(24e9)}};
+  ASSERT_TRUE(efficiencyOf(cluster, 1, sweep).has_value());
+  const auto isNone = [&](auto change) {
+    NcclSweep other = sweep;
+    change(other);
+    return !efficiencyOf(cluster, 1, other).has_value();
+  };
+  EXPECT_TRUE(isNone([](NcclSweep& s) { s.points[0].bytes = kLargeMessage * 0.5; }));
+  EXPECT_TRUE(isNone([](NcclSweep& s) { s.points[0].busBandwidth = BytesPerSecond(81e9); }));
+  EXPECT_TRUE(isNone([](NcclSweep& s) { s.points[0].busBandwidth = BytesPerSecond(100e9); }));
+  EXPECT_TRUE(isNone([](NcclSweep& s) { s.kind = CollectiveKind::kAllToAll; }));
+  EXPECT_TRUE(isNone([](NcclSweep& s) {
+    s.numRanks = 32;
+    s.ranksOnHosts.assign(8, 4);
+  }));
 }
 
 TEST(AddSweep, ReplacesTheCurveOfTheSameGroup) {
