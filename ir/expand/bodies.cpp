@@ -11,6 +11,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 
 #include "ir/expand/role_builder.h"
 
@@ -23,9 +24,12 @@ using program::Stream;
 
 RoleBuilder::RoleBuilder(const ModelCode& model, const plan::Plan& plan, int32_t stage,
                          std::vector<int32_t> slotsPerChunk)
-    : model_(model), plan_(plan), stage_(stage), slots_(std::move(slotsPerChunk)) {}
+    : model_(model), plan_(plan), stage_(stage), slots_(std::move(slotsPerChunk)) {
+  constexpr size_t kBuffersOfChunk = 64;  // and more of some
+  chains_.resize(std::bit_ceil(kBuffersOfChunk * slots_.size()));
+}
 
-void RoleBuilder::build() {
+void RoleBuilder::build(bool withBodies) {
   role_.name = fmt::format("stage{}", stage_);
   role_.stage = stage_;
   const auto chunks = static_cast<int32_t>(plan_.virtualStages);
@@ -63,7 +67,7 @@ void RoleBuilder::build() {
     role_.lossScaling = scalars("loss_scaling", program::kLossScalingElements);
   allocateChunks();
   allocateScratch();
-  addBodies();
+  if (withBodies) addBodies();
 }
 
 program::EventRef RoleBuilder::event(int32_t chunk, ChunkEvent event) const {

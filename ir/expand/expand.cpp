@@ -216,7 +216,8 @@ Result<Expansion> expand(const spec::ModelSpec& spec, const plan::Plan& plan,
     for (int32_t c = 0; c < program.virtualStages; ++c)
       slotsPerChunk.push_back(schedule::peakLive(schedule, stage, c));
     RoleBuilder builder(model, plan, stage, std::move(slotsPerChunk));
-    builder.build();
+    const bool isInner = stage > 0 && stage + 1 < program.pp;
+    builder.build(options.innerBodies || !isInner);
     result.arenas.push_back(builder.use());
     program.roles.push_back(builder.takeRole());
     if (options.tasks)

@@ -39,6 +39,8 @@ struct ExpandOptions {
   // false: Role::tasks and Program::ranks/groups stay empty (all the planner needs): the cost is
   // then independent of the numbers of microbatches and ranks.
   bool tasks = true;
+  // false: stages but the first and the last have no bodies, for who asks what these hold alone.
+  bool innerBodies = true;
   // Of the same model and training, for several calls.
   graph::Graphs* graphs = nullptr;
 };

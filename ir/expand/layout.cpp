@@ -18,7 +18,7 @@ int64_t RoleBuilder::take(int64_t bytes) {
 
 int32_t RoleBuilder::addBuffer(program::Buffer buffer) {
   const auto index = static_cast<int32_t>(role_.buffers.size());
-  Chain& chain = buffersAt_[buffer.offset];
+  Chain& chain = chainAt(buffer.offset);
   (chain.first < 0 ? chain.first : nextAt_[static_cast<size_t>(chain.last)]) = index;
   chain.last = index;
   nextAt_.push_back(-1);
@@ -208,14 +208,15 @@ int32_t RoleBuilder::bufferOf(const PassCode& code, Part part, int32_t chunk, Va
     return name.size() == prefix.size() + v.name.size() && name.ends_with(v.name) &&
            name.starts_with(prefix);
   };
-  for (int32_t index = buffersAt_[buffer.offset].first; index >= 0;
+  for (int32_t index = chainAt(buffer.offset).first; index >= 0;
        index = nextAt_[static_cast<size_t>(index)]) {
     const program::Buffer& b = role_.buffers[static_cast<size_t>(index)];
-    if (b.layerStride == buffer.layerStride && b.elements == buffer.elements &&
-        b.dtype == buffer.dtype && isNamed(b.name))
+    if (b.offset == buffer.offset && b.layerStride == buffer.layerStride &&
+        b.elements == buffer.elements && b.dtype == buffer.dtype && isNamed(b.name))
       return index;
   }
-  buffer.name = prefix + v.name;
+  buffer.name.reserve(prefix.size() + v.name.size());
+  buffer.name.append(prefix).append(v.name);
   return addBuffer(std::move(buffer));
 }
 

@@ -6,7 +6,6 @@
 #include <map>
 #include <optional>
 #include <string>
-#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -45,8 +44,8 @@ class RoleBuilder {
  public:
   RoleBuilder(const ModelCode& model, const plan::Plan& plan, int32_t stage,
               std::vector<int32_t> slotsPerChunk);
-  // Afterwards `role()` and `use()` are complete but for the tasks.
-  void build();
+  // Afterwards `role()` and `use()` are complete but for the tasks and, unless asked for, bodies.
+  void build(bool withBodies);
   program::Role takeRole() { return std::move(role_); }
   const ArenaUse& use() const { return use_; }
 
@@ -170,11 +169,15 @@ class RoleBuilder {
   int32_t stage_;
   std::vector<int32_t> slots_;
   program::Role role_;
-  // The role's buffers of each offset, linked in the order in which they came.
+  // The role's buffers by a hash of their offsets, linked in the order in which they came.
   struct Chain {
     int32_t first = -1, last = -1;
   };
-  std::unordered_map<int64_t, Chain> buffersAt_;
+  Chain& chainAt(int64_t offset) {
+    const auto hash = static_cast<uint64_t>(offset) * 0x9e3779b97f4a7c15;  // of Fibonacci: Knuth
+    return chains_[static_cast<size_t>(hash >> 32) & (chains_.size() - 1)];
+  }
+  std::vector<Chain> chains_;    // as many as a power of two
   std::vector<int32_t> nextAt_;  // by buffer; -1: none
   std::map<std::pair<const PassCode*, int32_t>, std::vector<int32_t>> buffersOfValues_;
   ArenaUse use_;

@@ -337,6 +337,7 @@ Result<BlockCosts> probeBlocks(const Query& query, const plan::Plan& like,
   const plan::Plan probe = probePlan(query.model, like);
   expand::ExpandOptions options;
   options.tasks = false;
+  options.innerBodies = false;
   options.graphs = graphs;
   TRIREME_ASSIGN_OR_RETURN(const expand::Expansion expansion,
                            expand::expand(query.model, probe, options));
