@@ -179,6 +179,14 @@ ChunkCost chunkCost(const StageSetting& s, double layers, bool first, bool last)
   return chunk;
 }
 
+// A chunk like the one before it.
+void repeatLast(StageDescription& stage) {
+  stage.chunks.push_back(ChunkCost(stage.chunks.back()));
+  for (std::vector<Seconds>* times :
+       {&stage.times.forward, &stage.times.backward, &stage.times.weights})
+    if (!times->empty()) times->push_back(Seconds(times->back()));
+}
+
 StageDescription describeStage(const StageSetting& s, size_t rank) {
   const size_t last = s.plan.layers.size() - 1;
   StageDescription stage;
@@ -189,11 +197,16 @@ StageDescription describeStage(const StageSetting& s, size_t rank) {
   for (size_t c = 0; c < ranges.size(); ++c) {
     const double layers = asDouble(ranges[c].count);
     const bool isFirst = rank == 0 && c == 0, isLast = rank == last && c + 1 == ranges.size();
+    stage.layers += layers;
+    const bool isAfterFirst = rank == 0 && c == 1;
+    if (c > 0 && !isAfterFirst && !isLast && ranges[c].count == ranges[c - 1].count) {
+      repeatLast(stage);
+      continue;
+    }
     const ChunkCost chunk = chunkCost(s, layers, isFirst, isLast);
     PassCost backward = chunk.backward;
     backward += chunk.recomputed;
     stage.chunks.push_back(chunk);
-    stage.layers += layers;
     stage.times.forward.push_back(passTime(chunk.forward, s.stack) + s.stack.hostMicrobatch / 2);
     stage.times.backward.push_back(passTime(backward, s.stack) + chunk.parameterTraffic +
                                    s.stack.hostMicrobatch / 2);
