@@ -44,16 +44,35 @@ Seconds replicatedTime(const StageSetting& s, double parameters) {
       s.replicas);
 }
 
-// Of a kind of communication that gradients need in every backward, beside that of the next layer.
-// The embedding's and the last layer's have no neighbour.
+Seconds gatherTime(const StageSetting& s, double parameters, const Levels& levels) {
+  return collectiveTime(CollectiveKind::kAllGather,
+                        Bytes(s.stack.gatheredParameterBytes * parameters), levels);
+}
+
+Seconds scatterTime(const StageSetting& s, double parameters, const Levels& levels) {
+  return collectiveTime(CollectiveKind::kReduceScatter,
+                        Bytes(s.stack.reducedGradientBytes * parameters), levels);
+}
+
+// Whether the ranks that share state and those that hold the same part of it send over the same
+// links: one after the other then, else side by side.
+bool shareLinks(const StageSetting& s) {
+  return !s.shards.empty() && !s.replicas.empty() &&
+         s.shards.back().tier == s.replicas.back().tier;
+}
+
+// Of a kind of communication that gradients need in every backward, beside that of the next layer,
+// with `before` it on the same links. The embedding's and the last layer's have no neighbour.
 template <typename TimeOf>
-ShardedTraffic besideBackward(const StageSetting& s, const TimeOf& timeOf) {
+ShardedTraffic besideBackward(const StageSetting& s, const TimeOf& timeOf,
+                              Seconds before = Seconds(0)) {
   const BlockCost& layer = s.blocks.layer;
   PassCost back = layer.backward;
   back += layer.recomputed;
-  const Seconds reduced = timeOf(layer.parameters);
+  const Seconds reduced = timeOf(layer.parameters), work = passTime(back, s.stack);
   const bool isTied = s.model.tiedEmbeddings && s.plan.pp == 1;
-  return {Seconds(0), exposedTime(reduced, passTime(back, s.stack), s.stack.gradientExposed),
+  const auto felt = [&](Seconds time) { return exposedTime(time, work, s.stack.gradientExposed); };
+  return {Seconds(0), felt(before + reduced) - felt(before),
           timeOf(s.blocks.embedding.parameters) + reduced,
           isTied ? Seconds(0) : timeOf(s.blocks.head.parameters)};
 }
@@ -61,10 +80,8 @@ ShardedTraffic besideBackward(const StageSetting& s, const TimeOf& timeOf) {
 // Gradients that are sharded leave the rank in every backward: Megatron-FSDP
 // (grad_reduce_every_bprop), ZeRO 2 and FSDP2 add up shards.
 ShardedTraffic gradientTraffic(const StageSetting& s) {
-  return besideBackward(s, [&](double parameters) {
-    return collectiveTime(CollectiveKind::kReduceScatter,
-                          Bytes(s.stack.reducedGradientBytes * parameters), s.shards);
-  });
+  return besideBackward(s,
+                        [&](double parameters) { return scatterTime(s, parameters, s.shards); });
 }
 
 Seconds copyTime(const StageSetting& s, double parameters) {
@@ -88,14 +105,8 @@ Levels shardLevels(const StageSetting& s) {
 
 ShardedTraffic parameterTraffic(const StageSetting& s) {
   const Levels levels = shardLevels(s);
-  const auto gather = [&](double parameters) {
-    return collectiveTime(CollectiveKind::kAllGather,
-                          Bytes(s.stack.gatheredParameterBytes * parameters), levels);
-  };
-  const auto reduce = [&](double parameters) {
-    return collectiveTime(CollectiveKind::kReduceScatter,
-                          Bytes(s.stack.reducedGradientBytes * parameters), levels);
-  };
+  const auto gather = [&](double parameters) { return gatherTime(s, parameters, levels); };
+  const auto reduce = [&](double parameters) { return scatterTime(s, parameters, levels); };
   const BlockCost& layer = s.blocks.layer;
   const Seconds gathered = gather(layer.parameters), reduced = reduce(layer.parameters);
   PassCost back = layer.backward;
@@ -118,13 +129,23 @@ ShardedTraffic operator+(const ShardedTraffic& a, const ShardedTraffic& b) {
 }
 
 ShardedTraffic shardedTraffic(const StageSetting& s) {
+  const double layer = s.blocks.layer.parameters;
   ShardedTraffic traffic;
-  if (s.plan.stateSharding == plan::StateSharding::kGradients) traffic = gradientTraffic(s);
-  if (s.plan.stateSharding == plan::StateSharding::kParameters && !keepsWhole(s.plan, s.stack))
+  Seconds before;  // of a layer's, on links that replicas need
+  if (s.plan.stateSharding == plan::StateSharding::kGradients) {
+    traffic = gradientTraffic(s);
+    before = scatterTime(s, layer, s.shards);
+  }
+  if (s.plan.stateSharding == plan::StateSharding::kParameters && !keepsWhole(s.plan, s.stack)) {
+    const Levels levels = shardLevels(s);
     traffic = parameterTraffic(s);
+    before = gatherTime(s, layer, levels) + scatterTime(s, layer, levels);
+  }
   if (reducesEveryMicrobatch(s))
-    traffic = traffic +
-              besideBackward(s, [&](double parameters) { return replicatedTime(s, parameters); });
+    traffic =
+        traffic + besideBackward(
+                      s, [&](double parameters) { return replicatedTime(s, parameters); },
+                      shareLinks(s) ? before : Seconds(0));
   return traffic;
 }
 
@@ -411,7 +432,6 @@ OnceParts oncePartsOf(const StageSetting& s, double parameters) {
   parts.optimizer =
       streamTime(Bytes(parameters / shards * s.stack.optimizerTraffic), s.cluster.device) +
       s.stack.hostStep;
-  const Bytes gradients(s.stack.reducedGradientBytes * parameters);
   auto& [replicated, reduced, gathered] = parts.communication;
   const double beside = microbatchesBeside(plan);
   if (!reducesEveryMicrobatch(s))
@@ -420,11 +440,12 @@ OnceParts oncePartsOf(const StageSetting& s, double parameters) {
   if (plan.stateSharding == plan::StateSharding::kParameters && !keepsWhole(plan, s.stack))
     return parts;
   if (plan.stateSharding != plan::StateSharding::kGradients)  // else in every backward
-    reduced = {collectiveTime(CollectiveKind::kReduceScatter, gradients, s.shards),
-               s.stack.gradientExposed, true, beside};
-  gathered = {collectiveTime(CollectiveKind::kAllGather,
-                             Bytes(s.stack.gatheredParameterBytes * parameters), s.shards),
-              s.stack.gatherExposed, false, beside};
+    reduced = {scatterTime(s, parameters, s.shards), s.stack.gradientExposed, true, beside};
+  if (shareLinks(s)) {
+    reduced.time += replicated.time;
+    replicated.time = Seconds(0);
+  }
+  gathered = {gatherTime(s, parameters, s.shards), s.stack.gatherExposed, false, beside};
   if (keepsWhole(plan, s.stack))
     parts.copies = streamTime(Bytes(s.stack.parameterTraffic * parameters), s.cluster.device);
   return parts;

@@ -260,6 +260,50 @@ TEST(DescribedEstimate, ReplicasExchangeGradientsPerStepOrPerMicrobatch) {
   }
 }
 
+// Blocks of 4: two that share state lie within one and their replicas without, side by side with a
+// backward each, eight lie over two, and both go over the same links, beside one backward.
+TEST(DescribedEstimate, ReplicasWaitForShardsThatSendOverTheSameLinks) {
+  spec::ClusterSpec cluster = small::cluster(16, 4);
+  for (spec::LinkTier& tier : cluster.tiers) tier.bandwidth = tier.bandwidth * 1e-3;
+  const spec::ModelSpec model = small::gpt(4);
+  StackDescription stack;
+  stack.replicaReduction = spec::ReplicaReduction::kPerMicrobatch;
+  stack.gradientExposed = stack.gatherExposed = 0;
+  for (const int64_t shards : {2, 8}) {
+    plan::Plan plan = small::plan(model, small::training(16, 32), 1, 1, 16);
+    plan.dpShard = shards;
+    plan.dpReplicate = 16 / shards;
+    plan.microbatchSize = 1;
+    const DescribedBlocks blocks = describeBlocks(model, plan, cluster, stack);
+    const double parameters = blocks.layer.parameters;
+    PassCost back = blocks.layer.backward;
+    back += blocks.layer.recomputed;
+    const Seconds work = passTime(back, stack);
+    const Ranks ranks = ranksOf(plan, cluster);
+    const auto time = [&](spec::CollectiveKind kind, double bytes, const GroupShape& group) {
+      return collectiveTime(kind, Bytes(bytes), levelsOf(group, ranks, cluster));
+    };
+    const Seconds reduced = time(spec::CollectiveKind::kReduceScatter, 4 * parameters,
+                                 shardGroup(plan)),
+                  gathered = time(spec::CollectiveKind::kAllGather,
+                                  stack.gatheredParameterBytes * parameters, shardGroup(plan)),
+                  replicated = time(spec::CollectiveKind::kAllReduce,
+                                    4 * parameters / static_cast<double>(shards),
+                                    replicaGroup(plan));
+    ASSERT_GT(reduced, work);
+    ASSERT_GT(replicated, work);
+    for (const auto sharding :
+         {plan::StateSharding::kGradients, plan::StateSharding::kParameters}) {
+      plan.stateSharding = sharding;
+      const StageSetting setting(blocks, model, plan, cluster, stack);
+      const Seconds first =
+          sharding == plan::StateSharding::kParameters ? gathered + reduced : reduced;
+      const Seconds felt = first + replicated - work * (shards == 8 ? 1 : 2);
+      EXPECT_NEAR(setting.traffic.layerBackward / felt, 1, 1e-9) << shards;
+    }
+  }
+}
+
 // Ranks that share nothing: 4 bytes of a bucket per parameter where there are several of them, and
 // 2 of what autocast keeps of all but a table that is looked up alone, with the two norms' inputs
 // of every layer in f32 instead of bf16: 4 T h more per layer, 2 T h if only its input is kept.
