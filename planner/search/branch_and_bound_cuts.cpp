@@ -398,11 +398,12 @@ Status BranchAndBound::tryAllCuts(const Untried& untried) {
   const plan::Plan& plan = *untried.plan;
   CutFloor floor(query_, *untried.blocks);
   const AllCuts cheap(query_, plan, *untried.blocks, floor);
-  const bool isRelaxed = hasManyCuts(plan) && passesOfAll_ > 0;
+  const auto mayRelax = [&] { return hasManyCuts(plan) && passesOfAll_ > 0; };
+  Seconds bound = untried.bound;
   // Takes a moment, and tells of most plans that no cut is fast enough.
-  if (isRelaxed) {
-    const Seconds bound =
-        boundOfOwnCuts(query_, plan, *untried.blocks, cheap, ofInterest(), passesOfAll_);
+  if (mayRelax()) {
+    bound = std::max(bound, boundOfOwnCuts(query_, plan, *untried.blocks, cheap, ofInterest(),
+                                           passesOfAll_));
     if (bound >= ofInterest()) {
       leaveUncosted(bound);
       return {};
@@ -410,18 +411,17 @@ Status BranchAndBound::tryAllCuts(const Untried& untried) {
   }
   // Where less is proved already it would change nothing.
   std::optional<Seconds> ofEven;
-  if (found() && untried.bound < std::min(uncosted_, ofInterest())) {
+  if (found() && bound < std::min(uncosted_, ofInterest())) {
     TRIREME_ASSIGN_OR_RETURN(const auto ofAll, tryExactly(untried, Spread::kAny));
     if (ofAll) {
       leaveUncosted(*ofAll);
       return {};
     }
   }
-  if (found() && plan.virtualStages > 1 && untried.bound < uncostedEven_) {
+  if (found() && plan.virtualStages > 1 && bound < uncostedEven_) {
     TRIREME_ASSIGN_OR_RETURN(ofEven, tryExactly(untried, Spread::kEven));
   }
-  Seconds bound = untried.bound;
-  if (isRelaxed) {
+  if (mayRelax()) {
     AllOwnCuts all = allOwnCuts(query_, plan, *untried.blocks, *costs_.player, cheap, ofInterest(),
                                 passesOfAll_);
     bound = std::max(bound, all.bound);
