@@ -204,7 +204,8 @@ TEST(DescribedMemory, HasABufferForEveryCollectiveOfALayer) {
   const spec::ModelSpec model = small::gpt(8, 128, 8);
   plan::Plan plan = small::plan(model, small::training(16, 32), 4);
   plan.training.precision = spec::Precision::kBf16;
-  const spec::ClusterSpec cluster = quietCluster();
+  spec::ClusterSpec cluster = quietCluster();
+  cluster.device.matmul.push_back({MathFormat::kF8, FlopsPerSecond(20e12)});
   StackDescription stack;
   const auto working = [&] {
     const DescribedBlocks blocks = describeBlocks(model, plan, cluster, stack);
