@@ -192,15 +192,16 @@ Result<size_t> tierOf(const CalibrateOptions& options, const spec::ClusterSpec& 
                   cluster.numDevices)));
 }
 
-// What groups go by of which there is no curve. It is that of each tier's largest group; of an
-// all-reduce, which switches may do in another way than rings, if nothing else was measured.
+// What groups go by of which there is no curve, and messages. It is that of each tier's largest
+// group; of an all-reduce, which switches may do in another way than rings, if nothing else was
+// measured of that.
 class Efficiencies {
  public:
   void add(const spec::ClusterSpec& cluster, size_t tier, const cost::NcclSweep& sweep,
            const std::string& place) {
     const auto efficiency = cost::efficiencyOf(cluster, tier, sweep);
     if (!efficiency) return;
-    const std::pair worth(sweep.kind != spec::CollectiveKind::kAllReduce, sweep.numRanks);
+    const std::pair worth(sweep.numRanks, sweep.kind != spec::CollectiveKind::kAllReduce);
     const auto [known, isNew] = best_.try_emplace(tier);
     if (!isNew && known->second.worth >= worth) return;
     known->second = {worth, roundedTo4Digits(*efficiency),
@@ -213,9 +214,10 @@ class Efficiencies {
     std::string lines;
     for (const auto& [tier, best] : best_) {
       double& efficiency = cluster.tiers[tier].efficiency;
-      lines += fmt::format("{:<14}tier {}: {:.4g} of its line rate in groups without a curve (was "
-                           "{:.4g})\n",
-                           "efficiency", cluster.tiers[tier].name, best.efficiency, efficiency);
+      lines += fmt::format(
+          "{:<14}tier {}: {:.4g} of its line rate in groups without a curve "
+          "and messages (was {:.4g})\n",
+          "efficiency", cluster.tiers[tier].name, best.efficiency, efficiency);
       efficiency = best.efficiency;
       cluster.sources[fmt::format("tiers[{}].efficiency", tier)] = best.source;
     }
@@ -224,7 +226,7 @@ class Efficiencies {
 
  private:
   struct Best {
-    std::pair<bool, int64_t> worth;
+    std::pair<int64_t, bool> worth;
     double efficiency = 0;
     std::string source;
   };

@@ -157,6 +157,22 @@ Seconds leastCollectiveTime(spec::CollectiveKind kind, Bytes payload, int64_t pa
          collectiveTime(kind, Bytes(0), levels) * static_cast<double>(parts - 1);
 }
 
+Seconds leastTensorTime(spec::CollectiveKind kind, Bytes payload, int64_t tp,
+                        const spec::ClusterSpec& cluster) {
+  const auto timeOn = [&](const spec::ClusterSpec& on) {
+    return collectiveTime(kind, payload, levelsOf({{tp, 1}}, {tp, tp}, on));
+  };
+  if (tp == 1) return {};
+  Seconds least = timeOn(cluster);
+  if (!isPartOfHost(0, cluster)) return least;
+  spec::ClusterSpec rest = cluster;
+  while (isPartOfHost(0, rest)) {
+    rest.tiers.erase(rest.tiers.begin());
+    least = std::min(least, timeOn(rest));
+  }
+  return least;
+}
+
 Seconds exposedTime(Seconds time, Seconds work, double share) {
   return std::max(time * share, time - work);
 }

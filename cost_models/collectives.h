@@ -54,6 +54,12 @@ Seconds collectiveTime(spec::CollectiveKind kind, Bytes payload, const Levels& l
 Seconds leastCollectiveTime(spec::CollectiveKind kind, Bytes payload, int64_t parts,
                             const Levels& levels);
 
+// Of a tensor-parallel group, however the others lie: as close together as its ranks may be, alone,
+// and with parts of hosts that they do not fill as if they were not there, which is faster where
+// their links are slow.
+Seconds leastTensorTime(spec::CollectiveKind kind, Bytes payload, int64_t tp,
+                        const spec::ClusterSpec& cluster);
+
 // What is felt of communication that takes `time` beside work that takes `work`, if `share` of the
 // time is felt though all of it is hidden: max(share time, time - work).
 Seconds exposedTime(Seconds time, Seconds work, double share);

@@ -458,34 +458,18 @@ GroupShape embeddingGroup(const plan::Plan& plan) {
 }
 
 // Those of layerForward and layerBackward, of which as much is felt as cannot be hidden.
-static Seconds tensorParallelAlone(const spec::ModelSpec& model, const plan::Plan& plan,
-                                   const spec::ClusterSpec& cluster,
-                                   const spec::StackDescription& stack) {
+Seconds leastTensorParallel(const spec::ModelSpec& model, const plan::Plan& plan,
+                            const spec::ClusterSpec& cluster, const spec::StackDescription& stack) {
   if (plan.tp == 1) return {};
-  Setting s = settingOf(model, plan, cluster, stack);
-  s.tensor = levelsOf(tensorGroup(plan), Ranks{plan.tp, plan.tp}, cluster);
+  const Setting s = settingOf(model, plan, cluster, stack);
   const double whole = asDouble(s.tokens) * asDouble(model.hiddenSize) * s.element;
   const double gathered = s.linear == MathFormat::kF8 ? whole / s.element : whole;
   const auto time = [&](CollectiveKind kind, double bytes) {
-    return collectiveTime(kind, Bytes(bytes), s.tensor) * stack.tensorParallelExposed;
+    return leastTensorTime(kind, Bytes(bytes), plan.tp, cluster) * stack.tensorParallelExposed;
   };
   if (!plan.sequenceParallel) return time(CollectiveKind::kAllReduce, whole) * 4;
   return time(CollectiveKind::kAllGather, gathered) * 6 +
          time(CollectiveKind::kReduceScatter, whole) * 4;
-}
-
-// A group lies closest together where there is no other: others may part it over nodes. Parts of
-// hosts that ranks do not fill are as if they were not there, which is faster where they are slow.
-Seconds leastTensorParallel(const spec::ModelSpec& model, const plan::Plan& plan,
-                            const spec::ClusterSpec& cluster, const spec::StackDescription& stack) {
-  Seconds least = tensorParallelAlone(model, plan, cluster, stack);
-  if (plan.tp == 1 || !isPartOfHost(0, cluster)) return least;
-  spec::ClusterSpec rest = cluster;
-  while (isPartOfHost(0, rest)) {
-    rest.tiers.erase(rest.tiers.begin());
-    least = std::min(least, tensorParallelAlone(model, plan, rest, stack));
-  }
-  return least;
 }
 
 DescribedBlocks withRecomputation(DescribedBlocks blocks, const spec::ModelSpec& model,

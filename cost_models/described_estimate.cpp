@@ -57,8 +57,7 @@ Seconds scatterTime(const StageSetting& s, double parameters, const Levels& leve
 // Whether the ranks that share state and those that hold the same part of it send over the same
 // links: one after the other then, else side by side.
 bool shareLinks(const StageSetting& s) {
-  return !s.shards.empty() && !s.replicas.empty() &&
-         s.shards.back().tier == s.replicas.back().tier;
+  return !s.shards.empty() && !s.replicas.empty() && s.shards.back().tier == s.replicas.back().tier;
 }
 
 // Of a kind of communication that gradients need in every backward, beside that of the next layer,
@@ -80,8 +79,7 @@ ShardedTraffic besideBackward(const StageSetting& s, const TimeOf& timeOf,
 // Gradients that are sharded leave the rank in every backward: Megatron-FSDP
 // (grad_reduce_every_bprop), ZeRO 2 and FSDP2 add up shards.
 ShardedTraffic gradientTraffic(const StageSetting& s) {
-  return besideBackward(s,
-                        [&](double parameters) { return scatterTime(s, parameters, s.shards); });
+  return besideBackward(s, [&](double parameters) { return scatterTime(s, parameters, s.shards); });
 }
 
 Seconds copyTime(const StageSetting& s, double parameters) {
@@ -142,10 +140,9 @@ ShardedTraffic shardedTraffic(const StageSetting& s) {
     before = gatherTime(s, layer, levels) + scatterTime(s, layer, levels);
   }
   if (reducesEveryMicrobatch(s))
-    traffic =
-        traffic + besideBackward(
-                      s, [&](double parameters) { return replicatedTime(s, parameters); },
-                      shareLinks(s) ? before : Seconds(0));
+    traffic = traffic + besideBackward(
+                            s, [&](double parameters) { return replicatedTime(s, parameters); },
+                            shareLinks(s) ? before : Seconds(0));
   return traffic;
 }
 

@@ -339,11 +339,11 @@ std::optional<double> efficiencyOf(const spec::ClusterSpec& cluster, size_t tier
   if (!isRing || sweep.points.back().bytes < kLargeMessage) return std::nullopt;
   const BytesPerSecond reached = sweep.points.back().busBandwidth;
   int64_t inside = 1;
+  if (tier == 0 && sweep.numRanks < cluster.tiers[0].devices) return std::nullopt;
   if (tier > 0) {
     inside = cluster.tiers[tier - 1].devices;
     const int64_t within = tier > 1 ? cluster.tiers[tier - 2].devices : 1;
-    const BytesPerSecond links =
-        cluster.tiers[tier - 1].sustained() * static_cast<double>(within);
+    const BytesPerSecond links = cluster.tiers[tier - 1].sustained() * static_cast<double>(within);
     if (sweep.numRanks % inside != 0 || perBlockOf(cluster, tier, sweep) > 0 || reached >= links)
       return std::nullopt;
   }

@@ -44,6 +44,15 @@ Status enoughDevices(const plan::Plan& plan, const spec::ClusterSpec& cluster) {
       plan.numRanks(), plan.tp, plan.pp, plan.cp, plan.dp(), cluster.name, cluster.numDevices));
 }
 
+// Ranks, or all of the hosts that a plan does not fill though it is on several.
+int64_t devicesOf(const plan::Plan& plan, const spec::ClusterSpec& cluster) {
+  const int64_t host = cluster.devicesPerHost(), ranks = plan.numRanks();
+  if (plan.devicesPerHost == 0 || plan.devicesPerHost >= host || ranks <= plan.devicesPerHost)
+    return ranks;
+  const auto each = plan::ranksPerHost(plan);
+  return each ? ranks / *each * host : ranks;
+}
+
 }  // namespace
 
 Query queryOf(const plan::Plan& plan, const spec::ModelSpec& model,
@@ -53,7 +62,7 @@ Query queryOf(const plan::Plan& plan, const spec::ModelSpec& model,
   query.training = plan.training;
   query.cluster = cluster;
   query.stack = stack;
-  query.pins.gpus = plan.numRanks();
+  query.pins.gpus = std::min(devicesOf(plan, cluster), cluster.numDevices);
   query.vocabMultiple = plan.vocabMultiple;
   return withStackOnDevice(query);
 }
@@ -73,7 +82,8 @@ Result<Query> pricingQuery(const plan::Plan& plan, const std::string& file,
   if (const Status status = plan::verifyPlan(plan, model); !status.ok())
     return Error(status.withContext(file));
   TRIREME_ASSIGN_OR_RETURN(const spec::StackProfile stack, stackFor(plan, file, stackPath));
-  Result<spec::ClusterSpec> grown = spec::withRoomFor(std::move(cluster), plan.numRanks());
+  const int64_t devices = cluster.scalable ? devicesOf(plan, cluster) : plan.numRanks();
+  Result<spec::ClusterSpec> grown = spec::withRoomFor(std::move(cluster), devices);
   if (!grown.has_value()) return Error(grown.error().withContext(file));
   return queryOf(plan, model, *std::move(grown), stack);
 }
@@ -132,11 +142,12 @@ std::string otherHostsNote(const plan::Plan& plan, const std::string& file, int6
         "{}: devices_per_host {}: {} do not divide over such hosts; priced as on full ones of {} "
         "devices",
         file, plan.devicesPerHost, counted(ranks, "rank"), host);
-  const auto alike = plan::alikeOfHost(ranks, plan.tp, host, ranks * host);
-  if (!here && !there && alike && launched == 0)
+  const int64_t devices = cluster.scalable ? ranks * host : cluster.numDevices;
+  const auto alike = plan::alikeOfHost(ranks, plan.tp, host, devices);
+  if (plan.devicesPerHost == 0 && !here && alike && launched == 0)
     return fmt::format(
-        "{}: {} on hosts of {} devices: priced with {} on the last host; {} on each of {} hosts, "
-        "which a plan says with devices_per_host, may be faster",
+        "{}: does not say how many of its {} a host has: priced on full hosts of {} devices, with "
+        "{} on the last; {} on each of {} hosts take another time (devices_per_host of a plan)",
         file, counted(ranks, "rank"), host, ranks % host, *alike, ranks / *alike);
   if (launched <= host) return "";
   const int64_t hosts = (ranks + launched - 1) / launched, block = cluster.tiers.front().devices;

@@ -75,6 +75,8 @@ class BranchAndBound {
   Status openFewer(const Group& shape, int64_t gpus);
   Status liken(const Node& node);
   Status probe(const Node& node);
+  using BlocksByPlaces = std::map<std::vector<int64_t>, SharedBlocks>;  // innerBlocks()
+  Status probe(Node& node, BlocksByPlaces& known);
   Result<Bytes> unprobedMemory(const Group& group);
   bool isUseless(const Group& group);
   Bytes reserveOf(const Group& group);
@@ -147,8 +149,8 @@ class BranchAndBound {
   std::vector<Large> large_;            // groups that need too much memory: at least so much
   std::vector<Rejection> rejections_;
   std::map<std::string_view, int64_t> pruned_;
-  std::map<WorkKey, Work> work_;                               // leastWork() of what it depends on
-  std::map<std::tuple<Degrees, bool, bool>, Bytes> reserves_;  // leastReserve() the same
+  std::map<WorkKey, Work> work_;  // leastWork() of what it depends on
+  std::map<std::tuple<Degrees, bool, bool, bool>, Bytes> reserves_;  // leastReserve() the same
   SlotTable slots_;
   Misfits misfits_;
   std::vector<Node> expanded_;  // groups with stages, of stacks with a description

@@ -402,8 +402,8 @@ Status BranchAndBound::tryAllCuts(const Untried& untried) {
   Seconds bound = untried.bound;
   // Takes a moment, and tells of most plans that no cut is fast enough.
   if (mayRelax()) {
-    bound = std::max(bound, boundOfOwnCuts(query_, plan, *untried.blocks, cheap, ofInterest(),
-                                           passesOfAll_));
+    bound = std::max(
+        bound, boundOfOwnCuts(query_, plan, *untried.blocks, cheap, ofInterest(), passesOfAll_));
     if (bound >= ofInterest()) {
       leaveUncosted(bound);
       return {};

@@ -52,7 +52,7 @@ Status BranchAndBound::openFewer(const Group& shape, int64_t gpus) {
     prune("fewer devices");
     return {};
   }
-  std::map<std::vector<int64_t>, SharedBlocks> known;  // by innerBlocks()
+  BlocksByPlaces known;
   int64_t numPruned = 0;
   const std::vector<int64_t> stages = stagesOf(query_, mostRanks);
   for (const int64_t dp : replicasOf(query_, shape, mostRanks)) {
@@ -67,26 +67,39 @@ Status BranchAndBound::openFewer(const Group& shape, int64_t gpus) {
       group.dp = dp;
       group.pp = *pp;
       if (!scope_.isAnswer && isUseless(group)) continue;
-      Node node{groupBound(query_, group, least), NodeKind::kGroup, group, nullptr, nullptr};
-      if (!isSlow(node.bound) && !query_.stack.ownPrograms) {
-        SharedBlocks& blocks = known[innerBlocks(query_, ranksOf(query_, group))];
-        if (blocks == nullptr) {
-          TRIREME_ASSIGN_OR_RETURN(blocks, costs_.blocks(planOf(query_, group)));
-        }
-        node.blocks = blocks;
-        node.kind = NodeKind::kProbedGroup;
-        node.bound = groupBound(query_, group, probedWork(query_, *blocks));
-      }
-      if (isSlow(node.bound) || (node.blocks && leastMemory(query_, group, *node.blocks) >
-                                                    query_.cluster.device.memory)) {
+      const Node node{groupBound(query_, group, least), NodeKind::kGroup, group, nullptr, nullptr};
+      if (isSlow(node.bound)) {
         ++numPruned;
-      } else if (hasPlan(query_, group)) {
-        ++certificate_.numGroups;
-        frontier_.push(std::move(node));
+        continue;
+      }
+      for (const bool fillsAlike : placementsOf(query_, group)) {
+        Node placed = node;
+        placed.group.fillsAlike = fillsAlike;
+        if (!query_.stack.ownPrograms) TRIREME_RETURN_IF_ERROR(probe(placed, known));
+        if (isSlow(placed.bound) ||
+            (placed.blocks &&
+             leastMemory(query_, placed.group, *placed.blocks) > query_.cluster.device.memory)) {
+          ++numPruned;
+        } else if (hasPlan(query_, placed.group)) {
+          ++certificate_.numGroups;
+          frontier_.push(std::move(placed));
+        }
       }
     }
   }
   if (numPruned > 0) pruned_["fewer devices"] += numPruned;
+  return {};
+}
+
+// In place, with what is known of groups whose ranks lie as its own.
+Status BranchAndBound::probe(Node& node, BlocksByPlaces& known) {
+  SharedBlocks& blocks = known[innerBlocks(query_, ranksOf(query_, node.group))];
+  if (blocks == nullptr) {
+    TRIREME_ASSIGN_OR_RETURN(blocks, costs_.blocks(planOf(query_, node.group)));
+  }
+  node.blocks = blocks;
+  node.kind = NodeKind::kProbedGroup;
+  node.bound = groupBound(query_, node.group, probedWork(query_, *blocks));
   return {};
 }
 
@@ -100,8 +113,8 @@ bool BranchAndBound::isNews(const Degrees& degrees, Bytes least) const {
 }
 
 Bytes BranchAndBound::reserveOf(const Group& group) {
-  const auto [place, isNew] =
-      reserves_.try_emplace({degreesOf(group), group.overlapReductions, group.splitsBackward});
+  const auto [place, isNew] = reserves_.try_emplace(
+      {degreesOf(group), group.overlapReductions, group.splitsBackward, group.fillsAlike});
   if (isNew) place->second = leastReserve(query_, group);
   return place->second;
 }

@@ -79,10 +79,12 @@ class Relaxer {
         {kind, std::move(change), std::move(found.plan), std::move(found.estimate), devices});
   }
   int64_t numDevices() const { return query_.pins.gpus.value_or(query_.cluster.numDevices); }
-  // Ranks, or all of the hosts that have some where each of several has as many.
+  // Ranks, or all of the hosts that have some where a program, or the plan, has as many on each of
+  // several.
   int64_t devicesFor(const plan::Plan& plan) const {
     const int64_t host = query_.cluster.devicesPerHost(), ranks = plan.numRanks();
-    if (host == 0 || plan.devicesPerHost == 0 || ranks <= plan.devicesPerHost) return ranks;
+    const bool isAlike = spreadsAlike() || (plan.devicesPerHost > 0 && plan.devicesPerHost < host);
+    if (!isAlike || host == 0 || ranks <= plan.devicesPerHost) return ranks;
     const int64_t each = plan::ranksPerHost(plan).value_or(host);
     return each < host ? ranks / each * host : ranks;
   }
@@ -250,7 +252,7 @@ void Relaxer::tryStacks(const std::vector<spec::StackProfile>& stacks) {
 // counts on the fewest alone: up to there any that fits will do. None is on as few as `searched`,
 // unless more hosts let as many ranks be spread alike.
 void Relaxer::addDevices() {
-  constexpr int64_t kMostTimes = 64;  // the devices that there are, or a host
+  constexpr int64_t kMostTimes = 64;  // as many as there are, or hosts
   const int64_t base = numDevices();
   const int64_t host = query_.cluster.devicesPerHost();
   const int64_t whole = host > 0 ? host : query_.cluster.tiers.front().devices;

@@ -6,7 +6,6 @@
 #include "cost_models/attention.h"
 #include "cost_models/collectives.h"
 #include "cost_models/formulas.h"
-#include "cost_models/topology.h"
 
 namespace trireme::planner {
 
@@ -103,25 +102,11 @@ class OwnLayer {
     return group_.sequenceParallel ? collective(CollectiveKind::kAllGather) * count : Seconds(0);
   }
 
-  // Of the residual stream, by the ranks of a group as close together as they may lie: alone, and
-  // with parts of hosts that they do not fill as if they were not there.
-  Seconds collective(CollectiveKind kind) const {
-    if (group_.tp == 1) return {};
+  Seconds collective(CollectiveKind kind) const {  // of the residual stream
     const Bytes bytes(
         static_cast<double>(one_.globalBatchSize * one_.sequenceLength * query_.model.hiddenSize) *
         static_cast<double>(byteSize(spec::computeDType(one_.precision))));
-    const auto timeOn = [&](const spec::ClusterSpec& cluster) {
-      return cost::collectiveTime(
-          kind, bytes, cost::levelsOf({{group_.tp, 1}}, {group_.tp, group_.tp}, cluster));
-    };
-    Seconds least = timeOn(query_.cluster);
-    if (!cost::isPartOfHost(0, query_.cluster)) return least;
-    spec::ClusterSpec rest = query_.cluster;
-    while (cost::isPartOfHost(0, rest)) {
-      rest.tiers.erase(rest.tiers.begin());
-      least = std::min(least, timeOn(rest));
-    }
-    return least;
+    return cost::leastTensorTime(kind, bytes, group_.tp, query_.cluster);
   }
 
   const Query& query_;

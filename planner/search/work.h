@@ -14,7 +14,7 @@ struct Work {
 
 // Known without blocks: products at the sustained rate, and collectives within a layer. Of
 // Trireme's own programs that is each layer's products, attention, and of the reductions and
-// gathers over tp those that nothing can run beside (ir/expand: one rule makes f and g; beside.h).
+// gathers over tp those that nothing can run beside (ir/expand/README.md says which these are).
 // Depends on nothing of the group but its tp, cp, microbatch, kind of recomputation, sequence
 // parallelism, overlap and whether it splits the backward.
 Work leastWork(const Query& query, const Group& group);

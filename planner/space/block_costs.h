@@ -86,13 +86,14 @@ struct PlanBound {
 // stack with a description it is the estimate.
 PlanBound boundOf(const Query& query, const plan::Plan& plan, const BlockCosts& blocks);
 
-// Of a plan of Trireme's own programs, what that is made of: one stage, each part at least. Of
-// plan.layers it reads plan.layers[rank] alone, and that they are as many as stages.
 // Links of the groups that reduce and gather once per step.
 struct StepLinks {
   cost::Levels data, norms, tables;
 };
 StepLinks stepLinksOf(const Query& query, const plan::Plan& plan);
+
+// Of a plan of Trireme's own programs, what that is made of: one stage, each part at least. Of
+// plan.layers it reads plan.layers[rank] alone, and that they are as many as stages.
 struct StageBound {
   cost::StageTimes times;
   cost::OnceTimes once;  // step_bound.cpp

@@ -110,16 +110,19 @@ bool obeys(const spec::StackProfile& stack, spec::StackRule rule) {
   return std::find(stack.rules.begin(), stack.rules.end(), rule) != stack.rules.end();
 }
 
-// Of a host that the ranks go to: as many devices as give every host as many ranks, on the hosts
-// that there are, for links of a host are of use to groups that fill it evenly. All if nothing
-// does, and where the cluster does not say, but for a program that has to have it so.
+// Devices of each host that ranks go to, so that hosts are alike on those that there are.
+std::optional<int64_t> alikeHost(const Query& query, const Group& group, int64_t host) {
+  const int64_t devices = query.pins.gpus.value_or(query.cluster.numDevices);
+  return plan::alikeOfHost(group.tp * group.pp * group.cp * group.dp, group.tp, host, devices);
+}
+
+// Of a host that the ranks go to. All if nothing makes hosts alike.
 int64_t hostOf(const Query& query, const Group& group) {
   const int64_t known = query.cluster.devicesPerHost();
-  if (known == 0 && !obeys(query.stack, spec::StackRule::kAlikeHosts)) return known;
+  const bool mustBeAlike = obeys(query.stack, spec::StackRule::kAlikeHosts);
+  if (!group.fillsAlike && !mustBeAlike) return known;
   const int64_t whole = known > 0 ? known : plan::kUsualHost;
-  const int64_t devices = query.pins.gpus.value_or(query.cluster.numDevices);
-  const int64_t ranks = group.tp * group.pp * group.cp * group.dp;
-  return plan::alikeOfHost(ranks, group.tp, whole, devices).value_or(whole);
+  return alikeHost(query, group, whole).value_or(whole);
 }
 
 }  // namespace
@@ -459,8 +462,11 @@ void addContexts(const Query& query, int64_t gpus, int64_t tp, int64_t pp,
       continue;
     }
     const size_t before = groups.size();
-    addGroups(query, degrees, divisorsOf(query.training.globalBatchSize / dp), overlaps,
-              splitsOf(query, pp), groups);
+    for (const bool fillsAlike : placementsOf(query, degrees)) {
+      degrees.fillsAlike = fillsAlike;
+      addGroups(query, degrees, divisorsOf(query.training.globalBatchSize / dp), overlaps,
+                splitsOf(query, pp), groups);
+    }
     if (groups.size() == before) addRejection(refuseTokens(query, degrees), rejections);
   }
 }
@@ -497,6 +503,13 @@ std::vector<Group> shapesFor(const Query& query, int64_t gpus) {
     }
   }
   return shapes;
+}
+
+std::vector<bool> placementsOf(const Query& query, const Group& degrees) {
+  const int64_t known = query.cluster.devicesPerHost();
+  if (known == 0 || obeys(query.stack, spec::StackRule::kAlikeHosts)) return {false};
+  return alikeHost(query, degrees, known).value_or(known) == known ? std::vector<bool>{false}
+                                                                   : std::vector<bool>{false, true};
 }
 
 std::vector<int64_t> replicasOf(const Query& query, const Group& shape, int64_t most) {
@@ -678,7 +691,8 @@ bool simplerThan(const plan::Plan& a, const plan::Plan& b) {
         p.recomputeLayers > 0 ? p.recomputeLayers : std::numeric_limits<int64_t>::max();
     return std::make_tuple(p.tp, p.cp, p.pp, p.virtualStages, p.recompute, recomputed,
                            p.sequenceParallel, p.scatterGather, p.overlapReductions, p.rankOrder,
-                           p.stateSharding, p.dpReplicate, placeOf(p.schedule), p.microbatchSize);
+                           p.stateSharding, p.dpReplicate, placeOf(p.schedule), p.microbatchSize,
+                           -p.devicesPerHost);  // on fewer hosts
   };
   if (key(a) != key(b)) return key(a) < key(b);
   for (size_t r = 0; r < a.layers.size(); ++r)

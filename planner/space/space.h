@@ -18,6 +18,7 @@ struct Group {
   bool sequenceParallel = false;
   bool overlapReductions = false;
   bool splitsBackward = false;  // plan::splitsBackward() of its schedules
+  bool fillsAlike = false;      // as many ranks on every host, where full ones leave a rest
 };
 
 // Every group that uses exactly `gpus` devices and that the pins, the stack's choices and the rules
@@ -32,6 +33,11 @@ std::vector<Group> groupsFor(const Query& query, int64_t gpus, std::vector<Rejec
 // groups of at most `gpus` devices have; its pp and dp are 1, and overlapping reductions may need
 // more of one of them.
 std::vector<Group> shapesFor(const Query& query, int64_t gpus);
+
+// How the ranks of groups with those degrees may lie on the hosts that there are (fillsAlike): on
+// full ones, or as many on each where that is another placement. A program whose rule demands it
+// has no other.
+std::vector<bool> placementsOf(const Query& query, const Group& degrees);
 
 // Numbers of replicas, ascending, that groups of the shape may have, each at most `most`; and of
 // stages. Any of the ones with any of the others is a group, if it has a plan.

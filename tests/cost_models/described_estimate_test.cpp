@@ -283,13 +283,13 @@ TEST(DescribedEstimate, ReplicasWaitForShardsThatSendOverTheSameLinks) {
     const auto time = [&](spec::CollectiveKind kind, double bytes, const GroupShape& group) {
       return collectiveTime(kind, Bytes(bytes), levelsOf(group, ranks, cluster));
     };
-    const Seconds reduced = time(spec::CollectiveKind::kReduceScatter, 4 * parameters,
-                                 shardGroup(plan)),
+    const Seconds reduced =
+                      time(spec::CollectiveKind::kReduceScatter, 4 * parameters, shardGroup(plan)),
                   gathered = time(spec::CollectiveKind::kAllGather,
                                   stack.gatheredParameterBytes * parameters, shardGroup(plan)),
-                  replicated = time(spec::CollectiveKind::kAllReduce,
-                                    4 * parameters / static_cast<double>(shards),
-                                    replicaGroup(plan));
+                  replicated =
+                      time(spec::CollectiveKind::kAllReduce,
+                           4 * parameters / static_cast<double>(shards), replicaGroup(plan));
     ASSERT_GT(reduced, work);
     ASSERT_GT(replicated, work);
     for (const auto sharding :

@@ -177,6 +177,9 @@ TEST(EfficiencyOf, IsWhatLargeMessagesReachOfTheLineRate) {
   inside.numRanks = 8;
   inside.ranksOnHosts = {8};
   EXPECT_NEAR(efficiencyOf(cluster, 0, inside).value(), 0.24, 1e-12);
+  inside.numRanks = 2;  // some of its links
+  inside.ranksOnHosts = {2};
+  EXPECT_FALSE(efficiencyOf(cluster, 0, inside).has_value());
 }
 
 TEST(EfficiencyOf, IsNoneWhereItDoesNotFollow) {

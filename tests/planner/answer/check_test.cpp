@@ -287,19 +287,23 @@ TEST(OtherHosts, AreNotedWhereThePlanSaysThatItDoesNotFillThem) {
             "ones of 8 devices");
 }
 
-// 20 ranks fill two hosts of 8 and half of a third. Of 11 none are alike but one on each.
+// 20 ranks fill two hosts of 8 and half of a third. Of 11 one on each would be alike, for which
+// there are no hosts; a plan that says how many it puts on each is priced so.
 TEST(OtherHosts, AreNotedWhereTheLastIsPartlyEmpty) {
   const spec::ClusterSpec cluster = small::cluster(64, 8);
   plan::Plan plan;
   plan.dpReplicate = 20;
   EXPECT_EQ(otherHostsNote(plan, "ds.json", 0, cluster),
-            "ds.json: 20 ranks on hosts of 8 devices: priced with 4 on the last host; 5 on each of "
-            "4 hosts, which a plan says with devices_per_host, may be faster");
+            "ds.json: does not say how many of its 20 ranks a host has: priced on full hosts of 8 "
+            "devices, with 4 on the last; 5 on each of 4 hosts take another time (devices_per_host "
+            "of a plan)");
+  plan.devicesPerHost = 8;
+  EXPECT_EQ(otherHostsNote(plan, "p.yaml", 0, cluster), "");
+  plan.devicesPerHost = 0;
   plan.dpReplicate = 24;
   EXPECT_EQ(otherHostsNote(plan, "ds.json", 0, cluster), "");
-  plan.dpReplicate = 20;
-  plan.tp = 3;  // 60 ranks: 6 on each of ten hosts
-  EXPECT_THAT(otherHostsNote(plan, "ds.json", 0, cluster), HasSubstr("6 on each of 10 hosts"));
+  plan.dpReplicate = 11;
+  EXPECT_EQ(otherHostsNote(plan, "ds.json", 0, cluster), "");
 }
 
 // Of searches' own places a plan says nothing, and what it says itself stands.

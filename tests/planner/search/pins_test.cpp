@@ -71,25 +71,33 @@ TEST(StackRules, AlikeHosts) {
   EXPECT_GT(changed, 0);
 }
 
-// Hosts of 4: what a rule of the program asks for is a choice of all others, so that none is slower
-// without it. 30 sequences on 6 hosts: 5 x 2, not 4 + 4 + 2, whose group would be joined by the
-// network alone.
-TEST(StackRules, NoneAreNeededForHostsToBeAlike) {
+// Hosts of 4: what a rule of the program asks for is a choice of all others, and so are full hosts,
+// which fit blocks of 6 where two on each do not.
+TEST(StackRules, HostsAreFullOrAlikeWhereThatIsFaster) {
+  int alike = 0, full = 0;
   for (const bool isOwn : {true, false})
-    for (const int64_t gpus : {7, 10, 20, 24}) {
-      Query query = computeBound(smallQuery(gpus, 2, 30));
-      query.cluster = small::cluster(gpus, 4);
-      query.stack.ownPrograms = isOwn;
-      query.pins.tp = query.pins.pp = query.pins.cp = 1;
-      const auto free = searchPlan(query);
-      query.stack.rules = {spec::StackRule::kAlikeHosts};
-      const auto alike = searchPlan(query);
-      ASSERT_TRUE(free.has_value() && alike.has_value());
-      EXPECT_LE(free->estimate.step, alike->estimate.step) << gpus;
-      if (gpus != 20) continue;
-      EXPECT_EQ(free->plan, alike->plan);
-      EXPECT_TRUE(plan::ranksPerHost(free->plan).has_value());
-    }
+    for (const int64_t block : {4, 6, 24})
+      for (const int64_t gpus : {7, 10, 20, 24}) {
+        Query query = smallQuery(gpus, 2, 30);
+        query.cluster = small::cluster(gpus, block);
+        query.cluster.hostDevices = 4;
+        query = computeBound(std::move(query));
+        query.stack.ownPrograms = isOwn;
+        query.pins.tp = query.pins.pp = query.pins.cp = 1;
+        const auto free = searchPlan(query);
+        query.stack.rules = {spec::StackRule::kAlikeHosts};
+        const auto ruled = searchPlan(query);
+        ASSERT_TRUE(free.has_value() && ruled.has_value());
+        EXPECT_LE(free->estimate.step, ruled->estimate.step) << gpus;
+        plan::Plan filled = free->plan;
+        filled.devicesPerHost = 4;
+        EXPECT_LE(free->estimate.step, modelCosts(query).estimate(filled)->step);
+        const bool isAlike = free->plan.devicesPerHost < 4;
+        alike += isAlike;
+        full += !isAlike && free->estimate.step < ruled->estimate.step;
+      }
+  EXPECT_GT(alike, 0);
+  EXPECT_GT(full, 0);
 }
 
 // 10 replicas on hosts of 4: 2 on each of five, if there are five. Neither they nor 5 are as many

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <tuple>
+
 #include "ir/plan/choices.h"
 #include "ir/spec/load.h"
 #include "planner/search/search.h"
@@ -26,11 +28,20 @@ Query queryOf(const char* model, const char* cluster, int64_t devices) {
 TEST(LeastWork, OfOwnProgramsIsBelowThatOfTheirBlocks) {
   double closest = 0, loosest = 1;
   int count = 0;
-  for (const char* cluster : {"dgx-a100", "dgx-h100", "gb200-nvl72", "l40s"})
+  using spec::Precision;
+  for (const char* cluster : {"dgx-a100", "dgx-h100", "gb200-nvl72", "l40s", "h100-nvl", "local"})
     for (const char* model : {"gpt3-175b", "llama3-8b", "mpt-7b", "qwen2-7b"})
-      for (const bool flash : {true, false}) {
+      for (const auto& [flash, precision, tf32] : {std::tuple(true, Precision::kBf16, false),
+                                                   {false, Precision::kBf16, false},
+                                                   {true, Precision::kFp16, false},
+                                                   {true, Precision::kFp32, false},
+                                                   {true, Precision::kFp32, true},
+                                                   {false, Precision::kFp64, false}}) {
         Query query = queryOf(model, cluster, 64);
         query.stack.flashAttention = flash;
+        query.training.precision = precision;
+        query.training.tf32 = tf32;
+        if (query.cluster.device.peak(spec::linearFormat(query.training)) == nullptr) continue;
         const CostFunctions costs = modelCosts(query);
         std::vector<Rejection> rejections;
         for (const Group& group : groupsFor(query, 64, rejections)) {
