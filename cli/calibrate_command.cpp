@@ -28,6 +28,7 @@
 #include "ir/spec/cluster_names.h"
 #include "ir/spec/document.h"
 #include "ir/spec/load.h"
+#include "ir/spec/shipped.h"
 #include "ir/spec/suggestion.h"
 #include "runtime/measure/measured_ranks.h"
 

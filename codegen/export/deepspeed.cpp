@@ -1,5 +1,7 @@
 // Keys: docs/_pages/config-json.md of DeepSpeed, commit 00376da4; parameters of the schedulers:
 // deepspeed/runtime/lr_schedules.py, commit 22779f2c.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>

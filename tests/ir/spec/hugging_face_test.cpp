@@ -1,5 +1,6 @@
 #include "ir/spec/hugging_face.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

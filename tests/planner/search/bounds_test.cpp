@@ -1,5 +1,7 @@
 #include <gtest/gtest.h>
 
+#include <random>
+
 #include "planner/plan_text.h"
 #include "planner/search/frontier.h"
 #include "tests/planner/small_query.h"
