@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "planner/search/branch_and_bound.h"
+#include "planner/space/hosts.h"
 #include "planner/space/own_memory.h"
 
 namespace trireme::planner {

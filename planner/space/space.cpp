@@ -8,6 +8,7 @@
 #include <tuple>
 
 #include "ir/plan/choices.h"
+#include "planner/space/hosts.h"
 
 namespace trireme::planner {
 namespace {
@@ -108,21 +109,6 @@ std::vector<bool> splitsOf(const Query& query, int64_t mostStages) {
 
 bool obeys(const spec::StackProfile& stack, spec::StackRule rule) {
   return std::find(stack.rules.begin(), stack.rules.end(), rule) != stack.rules.end();
-}
-
-// Devices of each host that ranks go to, so that hosts are alike on those that there are.
-std::optional<int64_t> alikeHost(const Query& query, const Group& group, int64_t host) {
-  const int64_t devices = query.pins.gpus.value_or(query.cluster.numDevices);
-  return plan::alikeOfHost(group.tp * group.pp * group.cp * group.dp, group.tp, host, devices);
-}
-
-// Of a host that the ranks go to. All if nothing makes hosts alike.
-int64_t hostOf(const Query& query, const Group& group) {
-  const int64_t known = query.cluster.devicesPerHost();
-  const bool mustBeAlike = obeys(query.stack, spec::StackRule::kAlikeHosts);
-  if (!group.fillsAlike && !mustBeAlike) return known;
-  const int64_t whole = known > 0 ? known : plan::kUsualHost;
-  return alikeHost(query, group, whole).value_or(whole);
 }
 
 }  // namespace
@@ -503,13 +489,6 @@ std::vector<Group> shapesFor(const Query& query, int64_t gpus) {
     }
   }
   return shapes;
-}
-
-std::vector<bool> placementsOf(const Query& query, const Group& degrees) {
-  const int64_t known = query.cluster.devicesPerHost();
-  if (known == 0 || obeys(query.stack, spec::StackRule::kAlikeHosts)) return {false};
-  return alikeHost(query, degrees, known).value_or(known) == known ? std::vector<bool>{false}
-                                                                   : std::vector<bool>{false, true};
 }
 
 std::vector<int64_t> replicasOf(const Query& query, const Group& shape, int64_t most) {

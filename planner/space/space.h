@@ -34,11 +34,6 @@ std::vector<Group> groupsFor(const Query& query, int64_t gpus, std::vector<Rejec
 // more of one of them.
 std::vector<Group> shapesFor(const Query& query, int64_t gpus);
 
-// How the ranks of groups with those degrees may lie on the hosts that there are (fillsAlike): on
-// full ones, or as many on each where that is another placement. A program whose rule demands it
-// has no other.
-std::vector<bool> placementsOf(const Query& query, const Group& degrees);
-
 // Numbers of replicas, ascending, that groups of the shape may have, each at most `most`; and of
 // stages. Any of the ones with any of the others is a group, if it has a plan.
 std::vector<int64_t> replicasOf(const Query& query, const Group& shape, int64_t most);
