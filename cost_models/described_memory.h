@@ -72,7 +72,9 @@ Bytes leastDescribedReserve(int64_t tp, int64_t pp, int64_t dp, const spec::Clus
 //                  layer in full besides; with sequence parallelism, once, an operand that is
 //                  gathered and a gradient that is to be scattered, each T h; logits of one
 //                  microbatch on the last stage; with sharded parameters those of two layers,
-//                  gathered, or where keepsWhole() those of the stage and their gradients. Or, if
+//                  gathered, or where keepsWhole() those of the stage and their gradients; the
+//                  loader's mask, b s^2, which full recomputation keeps while a microbatch is in
+//                  flight (arguments of a checkpoint). Or, if
 //                  that is more, the gradients in f32 that the optimizer's step takes, when all
 //                  else of this is gone
 //   reserve        describedReserve(), and the description's fragmentation of all the rest

@@ -61,6 +61,23 @@ void noteAccumulation(const plan::Plan& plan, const spec::ModelSpec& model,
       plan.numMicrobatches(), formatBytes(Bytes(static_cast<int64_t>(whole - whole / ranks)))));
 }
 
+// mixed_precision alone makes both dtypes of FSDP's policy the same (set_mixed_precision() of
+// src/accelerate/utils/dataclasses.py, 1.15).
+void noteReduction(const plan::Plan& plan, const ExportOptions& options, Exported& exported) {
+  const std::string_view type = precisionText(plan.training.precision);
+  if (plan.stateSharding == StateSharding::kNone || options.reducedGradientBytes < 4 ||
+      type == "'no'")
+    return;
+  const std::string_view dtype = type == "bf16" ? "bfloat16" : "float16";
+  exported.notes.push_back(fmt::format(
+      "the plan reduces gradients in float32; with mixed_precision: {0} alone Accelerate reduces "
+      "them in {0}, half the bytes: to run what is priced give Accelerator(fsdp_plugin="
+      "FullyShardedDataParallelPlugin(mixed_precision_policy=MixedPrecisionPolicy("
+      "param_dtype=torch.{1}, reduce_dtype=torch.float32, output_dtype=torch.{1}))); to price what "
+      "runs without, set reduced_gradient_bytes: 2 in a copy of the stack",
+      type, dtype));
+}
+
 }  // namespace
 
 Exported toAccelerate(const plan::Plan& plan, const spec::ModelSpec& model,
@@ -95,6 +112,7 @@ Exported toAccelerate(const plan::Plan& plan, const spec::ModelSpec& model,
                   "learning rate "
                   "and clipping are set there",
                   plan.microbatchSize, plan.training.sequenceLength));
+  noteReduction(plan, options, exported);
   noteAccumulation(plan, model, options, exported);
   exported.notes.push_back(inScript(plan.training));
   if (!shards && plan.recompute == plan::Recompute::kFull)

@@ -17,10 +17,11 @@
 namespace trireme::codegen {
 
 struct ExportOptions {
-  std::optional<int64_t> steps;  // of the whole training; absent: warm-up + decay, if it decays
-  spec::StackSettings settings;  // of the profile that the plan is made for
-  double gradientBytes = 4;      // of the same: per parameter, where 16 bits are computed with
-  bool gathersF8 = false;        // of the same: weights that ranks gather are in fp8
+  std::optional<int64_t> steps;     // of the whole training; absent: warm-up + decay, if it decays
+  spec::StackSettings settings;     // of the profile that the plan is made for
+  double gradientBytes = 4;         // of the same: per parameter, where 16 bits are computed with
+  double reducedGradientBytes = 4;  // of the same: per parameter that ranks reduce
+  bool gathersF8 = false;           // of the same: weights that ranks gather are in fp8
   bool overlapsTensorParallel = false;  // of the same: it hides collectives behind products
   bool overlapsGradients = true;        // and their reduction behind the backward
 };

@@ -2,6 +2,7 @@
 // project documents: docs/megatron-lm-to-megatron-bridge.md, commit 167ba2ad, and
 // scripts/translate_mlm_to_bridge.py, commit 158aa4e2. They leave out what scales rotary positions:
 // rope_scaling and rope_scaling_factor of GPTModelProvider (models/gpt_provider.py, since 0.3.1).
+// The recipe is there since 0.4; 0.4.2, 0.5.1 and 0.6.2 take all of this.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -41,7 +42,9 @@ constexpr Translation kTranslations[] = {
     {"--vocab-size", "tokenizer.vocab_size"},
     {"--make-vocab-size-divisible-by", "model.make_vocab_size_divisible_by"},
     {"--seq-length", "model.seq_length"},
-    {"--seq-length", "dataset.sequence_length"},
+    // A field that is copied into dataset.sequence_length since 0.6 and a property before; ++ adds
+    // what is no field.
+    {"--seq-length", "++dataset.seq_length"},
     {"--micro-batch-size", "train.micro_batch_size"},
     {"--global-batch-size", "train.global_batch_size"},
     {"--train-iters", "train.train_iters"},
@@ -141,13 +144,17 @@ std::string mixedPrecision(const plan::Plan& plan, const ExportOptions& options)
 }
 
 // The recipe has none: collectives of a layer are exposed, and so are transfers of interleaved
-// stages, which Megatron-LM runs beside computation without being told. Empty where neither is.
+// stages, which Megatron-LM runs beside computation without being told, as it starts all chunks'
+// gathers of parameters together: with a layout instead of a number of virtual stages Bridge sees
+// one and does not. Empty where neither is.
 std::string commOverlap(const plan::Plan& plan, const ExportOptions& options) {
   const bool overlapsLayers = overlapsTensorParallel(plan, options);
   if (!overlapsLayers && plan.virtualStages == 1) return "";
   return fmt::format(
       "comm_overlap={{_target_:{}comm_overlap.CommOverlapConfig,tp_comm_overlap:{}{}}}", kClasses,
-      overlapsLayers, plan.virtualStages > 1 ? ",overlap_p2p_comm:true,batch_p2p_comm:false" : "");
+      overlapsLayers,
+      plan.virtualStages > 1 ? ",overlap_p2p_comm:true,batch_p2p_comm:false,align_param_gather:true"
+                             : "");
 }
 
 // Megatron-LM's arguments fuse these unless told otherwise, Megatron-Core's configuration does not;

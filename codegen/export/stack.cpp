@@ -36,6 +36,7 @@ void setStack(const spec::StackProfile& stack, ExportOptions& options) {
   options.settings = stack.settings;
   if (stack.ownPrograms) return;
   options.gradientBytes = stack.description.gradientBytes;
+  options.reducedGradientBytes = stack.description.reducedGradientBytes;
   options.gathersF8 = stack.description.gathersF8;
   options.overlapsTensorParallel = stack.description.tensorParallelExposed < 1;
   options.overlapsGradients = stack.description.gradientExposed < 1;

@@ -25,7 +25,8 @@ std::string modelSection(const Plan& plan, const spec::ModelSpec& model,
   const bool isRowwise = settings.fp8 == spec::Fp8Recipe::kRowwise;
   return text + fmt::format(
                     "converters = [\"quantize.linear.float8\"]\n\n"
-                    "[quantize.linear.float8]\nrecipe_name = \"{}\"\n\n",
+                    "[quantize.linear.float8]\nrecipe_name = \"{}\"\n"
+                    "filter_fqns = [\"output\"]\n\n",
                     isRowwise ? "rowwise" : "tensorwise");
 }
 

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "codegen/import/formats.h"
+#include "codegen/import/words.h"
 #include "ir/spec/map_reader.h"
 #include "ir/spec/suggestion.h"
 
@@ -92,11 +94,10 @@ std::string Config::text(const std::string& name, const std::string& absent) {
 }
 
 std::string Config::choice(const std::string& name, const std::vector<std::string>& choices,
-                           const std::string& absent) {
+                           const std::string& absent, const std::vector<std::string>& unpriced) {
   const std::string given = text(name, absent);
-  if (!has(name) || std::find(choices.begin(), choices.end(), given) != choices.end()) return given;
-  fail(name,
-       fmt::format("is {}{}", spec::quoteForMessage(given), spec::suggestion(given, choices)));
+  if (!has(name) || isIn(choices, given)) return given;
+  fail(name, whyNotAmong(given, choices, absent, unpriced));
   return absent;
 }
 

@@ -1,5 +1,8 @@
 // The readers of the formats, one per program. Internal to codegen/import.
 #pragma once
+#include <string>
+#include <vector>
+
 #include "codegen/import/import.h"
 
 namespace trireme::codegen {
@@ -28,6 +31,11 @@ std::string plainJson(std::string text);
 
 // The plan's model, and what its file does not say and the options do.
 plan::Plan planFor(const spec::ModelSpec& model, const char* stack);
+
+// Of a value that is not among those that are priced: that it cannot be, as it is one that the
+// program takes, or the nearest ones.
+std::string whyNotAmong(const std::string& given, const std::vector<std::string>& choices,
+                        const std::string& usual, const std::vector<std::string>& unpriced);
 
 // kInvalidArgument: `missing` is not empty; one message names all of it.
 Status askFor(const std::string& file, const std::vector<std::string>& missing);

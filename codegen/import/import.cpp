@@ -5,7 +5,10 @@
 
 #include "codegen/export/export.h"
 #include "codegen/import/formats.h"
+#include "codegen/import/words.h"
 #include "ir/spec/shipped.h"
+#include "ir/spec/suggestion.h"
+#include "ir/spec/yaml_node.h"
 
 namespace trireme::codegen {
 
@@ -50,6 +53,14 @@ Result<plan::Plan> parseOwn(const std::string& text, const std::string& file) {
 }
 
 }  // namespace
+
+std::string whyNotAmong(const std::string& given, const std::vector<std::string>& choices,
+                        const std::string& usual, const std::vector<std::string>& unpriced) {
+  const std::string value = spec::quoteForMessage(given);
+  if (isIn(unpriced, given))
+    return fmt::format("is {}, which cannot be priced; nearest: {}", value, usual);
+  return fmt::format("is {}{}", value, spec::suggestion(given, choices));
+}
 
 std::optional<Framework> frameworkOfFile(const std::string& text, const std::string& file) {
   const auto has = [&](const char* word) { return text.find(word) != std::string::npos; };
@@ -106,6 +117,7 @@ std::string setWidths(const Imported& imported, const std::string& file,
   const ParameterWidths& widths = imported.widths;
   spec::StackDescription& bytes = stack.description;
   const spec::StackDescription before = bytes;
+  bytes.loaderMasks = bytes.loaderMasks || imported.loaderMasks;
   bytes.gradientBytes = widths.gradient.value_or(bytes.gradientBytes);
   if (widths.gradient) {
     bytes.bf16GradientBytes = 0;

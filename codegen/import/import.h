@@ -31,6 +31,7 @@ struct Imported {
   plan::Plan plan;  // legal: plan::verifyPlan
   ParameterWidths widths;
   MissingOverlap missing;
+  bool loaderMasks = false;            // StackDescription::loaderMasks
   std::optional<Framework> framework;  // whose file it is; absent: a plan of ours
   int64_t ranksPerHost = 0;            // that its launcher starts on each; 0: it is not said
   std::vector<std::string> unpriced;   // settings that say nothing of the plan, or are not known
@@ -62,8 +63,9 @@ Result<Imported> importPlan(Framework framework, const std::string& text, const 
 // as importPlan() and plan::parsePlan().
 Result<Imported> readPlan(const std::string& text, const std::string& file,
                           const spec::ModelSpec& model, const LaunchOptions& launch);
-// Sets what the file's `widths` has, and says what differs from the profile, for plans do not hold
-// it: empty if nothing does. Programs of Trireme's own have no such choice.
+// Sets what the file's `widths` has, and its loader's masks, and says what differs from the
+// profile, for plans do not hold it: empty if nothing does. Programs of Trireme's own have no such
+// choice.
 std::string setWidths(const Imported& imported, const std::string& file, spec::StackProfile& stack);
 // Counts in full what the file's `missing` leaves out, of the plan and of others that its program
 // could run, and returns its switches: empty if the stack hides nothing in any case, or is of

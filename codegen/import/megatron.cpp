@@ -36,7 +36,7 @@ struct Source {
 };
 
 // Part of every run, and of no plan.
-constexpr std::array<std::string_view, 55> kNeutralFlags = {
+constexpr std::array<std::string_view, 56> kNeutralFlags = {
     "--accumulate-allreduce-grads-in-fp32",
     "--train-iters",
     "--ckpt-format",
@@ -91,7 +91,10 @@ constexpr std::array<std::string_view, 55> kNeutralFlags = {
     "--profile-step-end",
     "--tiktoken-pattern",
     "--no-mmap-bin-files",
+    "--no-overlap-p2p-communication",  // all of a transfer is felt
     "--no-scatter-gather-tensors-in-pipeline"};
+
+constexpr const char* kCheckpointArgs = "--use-checkpoint-args";
 
 constexpr std::pair<const char*, const char*> kPricedOtherwise[] = {
     {"--rampup-batch-size", "steps of the full batch are priced"},
@@ -172,19 +175,28 @@ ParameterWidths widthsOf(Flags& flags) {
   return widths;
 }
 
-// Megatron's FSDP, which shares parameters, overlaps both whatever the flags say.
+// Megatron's FSDP, which shares parameters, overlaps both whatever the flags say. Without anything
+// that is gathered the flag is refused.
 MissingOverlap missingOverlap(Flags& flags) {
   const bool reduces = flags.has("--overlap-grad-reduce");
   const bool gathers = flags.has("--overlap-param-gather");
-  if (flags.has("--use-megatron-fsdp") &&
-      flags.text("--data-parallel-sharding-strategy") == "optim_grads_params")
-    return {};
-  return {reduces ? "" : "--overlap-grad-reduce", gathers ? "" : "--overlap-param-gather"};
+  const bool isFsdp = flags.has("--use-megatron-fsdp");
+  if (isFsdp && flags.text("--data-parallel-sharding-strategy") == "optim_grads_params") return {};
+  const bool mayGather = isFsdp || flags.has("--use-distributed-optimizer");
+  return {reduces ? "" : "--overlap-grad-reduce",
+          gathers     ? ""
+          : mayGather ? "--overlap-param-gather"
+                      : "--overlap-param-gather (beside --use-distributed-optimizer)"};
+}
+
+// Of a flag of the model that is missing: load_args_from_checkpoint() sets it.
+bool isOfCheckpoint(const Flags& flags, const std::string& name) {
+  return flags.isGiven(kCheckpointArgs) && !flags.isGiven(name);
 }
 
 void expect(Flags& flags, const std::string& name, bool isSame, const std::string& asked,
             const std::string& model) {
-  if (isSame) return;
+  if (isSame || isOfCheckpoint(flags, name)) return;
   flags.fail(name,
              flags.isGiven(name)
                  ? fmt::format("is {}, but the model has {}", asked, model)
@@ -198,7 +210,7 @@ void checkSize(Flags& flags, const std::string& name, int64_t size, int64_t abse
 
 void checkSwitch(Flags& flags, const std::string& name, bool isOn) {
   const bool asked = flags.has(name);
-  if (asked != isOn)
+  if (asked != isOn && !isOfCheckpoint(flags, name))
     flags.fail(name,
                asked ? "is given, but the model has it not" : "is missing, but the model has it");
 }
@@ -207,7 +219,7 @@ void checkSwitch(Flags& flags, const std::string& name, bool isOn) {
 void checkKvHeads(Flags& flags, const ModelSpec& m) {
   if (flags.has("--group-query-attention"))
     return checkSize(flags, "--num-query-groups", m.numKvHeads, 1);
-  if (m.numKvHeads == m.numHeads) {
+  if (m.numKvHeads == m.numHeads || isOfCheckpoint(flags, "--group-query-attention")) {
     flags.has("--num-query-groups");
     return;
   }
@@ -251,7 +263,8 @@ void checkModel(Flags& flags, const ModelSpec& m) {
   const int64_t ffn = isSwiGlu ? 8 * m.hiddenSize / 3 / 64 * 64 : 4 * m.hiddenSize;
   for (const char* name :
        {"--num-layers", "--hidden-size", "--num-attention-heads", "--max-position-embeddings"})
-    if (!flags.has(name)) flags.fail(name, "is missing: Megatron-LM needs it");
+    if (!flags.has(name) && !isOfCheckpoint(flags, name))
+      flags.fail(name, "is missing: Megatron-LM needs it");
   checkSize(flags, "--num-layers", m.numLayers, m.numLayers);
   checkSize(flags, "--hidden-size", m.hiddenSize, m.hiddenSize);
   checkSize(flags, "--num-attention-heads", m.numHeads, m.numHeads);
@@ -263,8 +276,10 @@ void checkModel(Flags& flags, const ModelSpec& m) {
   checkSwitch(flags, "--disable-bias-linear", !m.linearBias);
   checkSwitch(flags, "--add-qkv-bias", m.qkvBias && !m.linearBias);
   const std::string position =
-      flags.choice("--position-embedding-type", {"learned_absolute", "rope"}, "learned_absolute");
-  const bool asksRotary = position == "rope" || flags.has("--use-rotary-position-embeddings");
+      flags.choice("--position-embedding-type", {"learned_absolute", "rope"}, "learned_absolute",
+                   {"mrope", "yarn", "relative", "none"});
+  const bool isSwitched = flags.has("--use-rotary-position-embeddings");  // the older flag
+  const bool asksRotary = position == "rope" || isSwitched;
   expect(flags, "--position-embedding-type", asksRotary == isRotary, position,
          isRotary ? "rope" : "learned_absolute");
   const std::string norm = flags.choice("--normalization", {"LayerNorm", "RMSNorm"}, "LayerNorm");
@@ -291,11 +306,13 @@ Precision precisionOf(Flags& flags) {
   return isFp16 ? Precision::kFp16 : Precision::kFp32;
 }
 
-// The shipped profile with this recipe: NeMo runs Megatron-Core, and has one of each.
-std::string stackOf(Flags& flags) {
-  const std::string recipe =
-      flags.choice("--fp8-recipe", {"delayed", "tensorwise", "mxfp8"}, "delayed");
-  if (!flags.has("--fp8-format") || recipe == "delayed") return "megatron-core";
+// The shipped profile with this recipe and sharding: NeMo runs Megatron-Core, and has all of them.
+std::string stackOf(Flags& flags, const Plan& plan) {
+  const std::string recipe = flags.choice("--fp8-recipe", {"delayed", "tensorwise", "mxfp8"},
+                                          "delayed", {"blockwise", "custom"});
+  const bool sharesMore = plan.stateSharding > plan::StateSharding::kOptimizer;
+  if (!flags.has("--fp8-format") || recipe == "delayed")
+    return sharesMore ? "nemo" : "megatron-core";
   return recipe == "mxfp8" ? "nemo-fp8-mx" : "nemo-fp8-current";
 }
 
@@ -359,16 +376,17 @@ void readAttention(Flags& flags, std::vector<std::string>& notes) {
 
 // Of the loader, for every microbatch: of sequences longer than a few thousand a large tensor.
 void readMask(Flags& flags, const spec::TrainingSpec& t, int64_t microbatchSize,
-              std::vector<std::string>& notes) {
-  if (flags.has("--no-create-attention-mask-in-dataloader")) return;
+              Imported& imported) {
+  imported.loaderMasks = !flags.has("--no-create-attention-mask-in-dataloader");
+  if (!imported.loaderMasks) return;
   constexpr double kTold = 64 << 20;
   const double bytes = static_cast<double>(t.sequenceLength) *
                        static_cast<double>(t.sequenceLength) * static_cast<double>(microbatchSize);
   if (bytes < kTold) return;
-  notes.push_back(fmt::format(
+  imported.notes.push_back(fmt::format(
       "--no-create-attention-mask-in-dataloader is missing: the loader makes an attention mask of "
-      "{} for every microbatch, on the first and last stage, which is in no price; full "
-      "recomputation keeps it while the microbatch is in flight",
+      "{} for every microbatch, on the first and last stage, and full recomputation keeps it while "
+      "the microbatch is in flight; its memory is counted, for the optimum as well",
       formatBytes(Bytes(bytes))));
 }
 
@@ -639,16 +657,25 @@ Result<std::optional<Imported>> importRun(const ShellRun& run, const SlurmNumber
   checkModel(flags, source.model);
   readTraining(flags, imported.plan.training, imported.notes);
   readAttention(flags, imported.notes);
-  readMask(flags, imported.plan.training, flags.count("--micro-batch-size", 1), imported.notes);
+  readMask(flags, imported.plan.training, flags.count("--micro-batch-size", 1), imported);
   for (const auto& [name, what] : kPricedOtherwise)
     if (flags.has(name)) imported.notes.push_back(fmt::format("{}: {}", name, what));
+  for (const char* name : {"--rampup-batch-size", "--train-samples", "--lr-decay-samples"})
+    if (flags.isGiven(name) && flags.isGiven("--train-iters"))
+      imported.notes.push_back(
+          fmt::format("Megatron refuses {} beside --train-iters, and will not start", name));
   imported.widths = widthsOf(flags);
-  imported.missing = missingOverlap(flags);
-  imported.plan.stack = stackOf(flags);
+  if (flags.has(kCheckpointArgs))
+    imported.notes.push_back(fmt::format(
+        "{}: what the script does not say of the model is taken from --model, as if the checkpoint "
+        "had it",
+        kCheckpointArgs));
   TRIREME_ASSIGN_OR_RETURN(const Ranks ranks,
                            ranksOf(flags, *found, slurm, source.file, source.launch));
   imported.ranksPerHost = std::min(ranks.all, ranks.perHost);
   readPlan(flags, source.model, ranks.all, imported);
+  imported.missing = missingOverlap(flags);
+  imported.plan.stack = stackOf(flags, imported.plan);
   TRIREME_RETURN_IF_ERROR(flags.verdict());
   imported.unpriced = flags.unused();
   return imported;

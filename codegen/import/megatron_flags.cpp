@@ -7,6 +7,7 @@
 #include <charconv>
 #include <string_view>
 
+#include "codegen/import/formats.h"
 #include "codegen/import/words.h"
 #include "ir/spec/map_reader.h"
 #include "ir/spec/suggestion.h"
@@ -250,12 +251,10 @@ double Flags::real(const std::string& name, double absent) {
 }
 
 std::string Flags::choice(const std::string& name, const std::vector<std::string>& choices,
-                          const std::string& absent) {
+                          const std::string& absent, const std::vector<std::string>& unpriced) {
   const std::optional<std::string> given = text(name);
   if (!given) return absent;
-  if (std::find(choices.begin(), choices.end(), *given) == choices.end())
-    fail(name,
-         fmt::format("is {}{}", spec::quoteForMessage(*given), spec::suggestion(*given, choices)));
+  if (!isIn(choices, *given)) fail(name, whyNotAmong(*given, choices, absent, unpriced));
   return *given;
 }
 

@@ -33,8 +33,9 @@ class Flags {
   int64_t count(const std::string& name, int64_t absent);
   // A number of at least 0.
   double real(const std::string& name, double absent);
+  // `unpriced`: other values that the program takes.
   std::string choice(const std::string& name, const std::vector<std::string>& choices,
-                     const std::string& absent);
+                     const std::string& absent, const std::vector<std::string>& unpriced = {});
 
   // The line is that of the command if it has no such flag.
   void fail(const std::string& name, const std::string& message);

@@ -23,6 +23,8 @@ constexpr std::pair<const char*, const char*> kOfThePast[] = {
     {"--batch-size", "--micro-batch-size"},
     {"--model-parallel-size", "--tensor-model-parallel-size"},
     {"--warmup", "--lr-warmup-fraction"},
+    {"--fp8-hybrid", "--fp8-format hybrid"},
+    {"--fp8-e4m3", "--fp8-format e4m3"},
     {"--checkpoint-activations",
      "--recompute-activations, or --recompute-granularity full with --recompute-method and "
      "--recompute-num-layers"},

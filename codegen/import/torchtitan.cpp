@@ -1,6 +1,7 @@
 #include "codegen/import/torchtitan.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 
@@ -261,8 +262,8 @@ void readOptimizer(Config& config, spec::TrainingSpec& t) {
 
 void readRecompute(Config& config, const LaunchOptions& launch, Plan& plan, const std::string& file,
                    Status& missing) {
-  const std::string mode =
-      config.choice("activation_checkpoint.mode", {"none", "selective", "full"}, "selective");
+  const std::string mode = config.choice(
+      "activation_checkpoint.mode", {"none", "selective", "full"}, "selective", {"memory_budget"});
   const std::string option = config.text("activation_checkpoint.selective_ac_option", "");
   if (mode == "none") return;
   plan.recompute = mode == "full" ? plan::Recompute::kFull : plan::Recompute::kSelective;
@@ -286,6 +287,27 @@ void checkPipeline(Config& config, const ModelSpec& model, const Plan& plan) {
                             breach->nearest));
 }
 
+// torchtitan's own files keep the output out of fp8, as it is priced; by default nothing is.
+void noteFilter(Config& config, std::vector<std::string>& notes) {
+  const std::string key = "quantize.linear.float8.filter_fqns";
+  const Node* node = config.find(key);
+  const std::vector<std::string> names = node ? namesIn(*node) : std::vector<std::string>();
+  if (names == std::vector<std::string>{"output"}) return;
+  notes.push_back(fmt::format(
+      "{} is {}: priced as [\"output\"], with all products of layers in fp8 and that of the output "
+      "in 16 bits",
+      config.spelled(key),
+      node ? fmt::format("[\"{}\"]", fmt::join(names, "\", \""))
+           : std::string("missing, which puts the output in fp8 as well")));
+}
+
+void noteExchange(Config& config, int64_t cp, std::vector<std::string>& notes) {
+  const char* const kMethod = "parallelism.context_parallel_rotate_method";
+  const std::string method = config.choice(kMethod, {"allgather", "alltoall"}, "allgather");
+  if (cp > 1 && method != "allgather")
+    notes.push_back(fmt::format("{} is {}: priced as allgather", config.spelled(kMethod), method));
+}
+
 }  // namespace
 
 Result<Imported> importTorchtitan(const std::string& text, const std::string& file,
@@ -301,6 +323,8 @@ Result<Imported> importTorchtitan(const std::string& text, const std::string& fi
   plan.training.precision = askedPrecision(config);
   readDegrees(config, file, launch, plan, missing);
   if (missing.ok()) readPrecision(config, plan, imported.notes);
+  noteExchange(config, plan.cp, imported.notes);
+  if (plan.training.precision == Precision::kFp8) noteFilter(config, imported.notes);
   plan.stack = stackOf(config, plan.training.precision, plan.tp);
   readSharding(config, plan);
   readTraining(config, launch, plan);

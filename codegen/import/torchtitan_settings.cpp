@@ -27,7 +27,6 @@ constexpr const char* kNeutralSettings[] = {"job",
                                             "training.gc_debug",
                                             "training.mixed_precision_reduce",
                                             "parallelism.enable_compiled_autograd",
-                                            "parallelism.context_parallel_rotate_method",
                                             "parallelism.pipeline_parallel_microbatch_size",
                                             "parallelism.pipeline_parallel_microbatches",
                                             "parallelism.expert_tensor_parallel_degree",
@@ -35,8 +34,7 @@ constexpr const char* kNeutralSettings[] = {"job",
                                             "activation_checkpoint.preserve_rng_state",
                                             "activation_checkpoint.determinism_check",
                                             "activation_checkpoint.memory_budget",
-                                            "compile.backend",
-                                            "quantize.linear.float8.filter_fqns"};
+                                            "compile.backend"};
 
 // What would be priced wrongly when it is on.
 constexpr const char* kRefusedSettings[] = {"optimizer.early_step_in_backward",

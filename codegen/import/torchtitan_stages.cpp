@@ -118,9 +118,10 @@ ScheduleKind scheduleOf(Config& config, int64_t pp) {
     config.fail(kOrders, fmt::format("is {}: orders of a file cannot be priced; nearest: none, "
                                      "with pipeline_parallel_schedule \"1F1B\"",
                                      spec::quoteForMessage(orders)));
-  const std::string name = config.choice(
-      "parallelism.pipeline_parallel_schedule",
-      {"1F1B", "Interleaved1F1B", "GPipe", "1f1b", "interleaved_1f1b", "gpipe"}, "1F1B");
+  const std::string name =
+      config.choice("parallelism.pipeline_parallel_schedule",
+                    {"1F1B", "Interleaved1F1B", "GPipe", "1f1b", "interleaved_1f1b", "gpipe"},
+                    "1F1B", {"ZBVZeroBubble", "InterleavedZeroBubble", "DualPipeV", "LoopedBFS"});
   if (name == "Interleaved1F1B" || name == "interleaved_1f1b") return ScheduleKind::kInterleaved;
   return name == "GPipe" || name == "gpipe" ? ScheduleKind::kGpipe : ScheduleKind::k1F1B;
 }

@@ -115,6 +115,7 @@ void readOptionals(MapReader& map, StackDescription* stack) {
   share("transfer_exposed", &stack->transferExposed);
   map.optional("hides_between_chunks", &stack->hidesBetweenChunks);
   map.optional("keeps_layer_buffers", &stack->keepsLayerBuffers);
+  map.optional("loader_masks", &stack->loaderMasks);
   readPositiveIfGiven(map, "host_backward", &stack->hostBackward);
   notNegative("host_exponent", &stack->hostExponent);
   if (const Node* node = map.child("host_exponent");

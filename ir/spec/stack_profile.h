@@ -130,6 +130,9 @@ struct StackDescription {
   // Whether each collective of a layer that runs beside products has a buffer of its own, on ranks
   // that share tensors along the sequence: six gathers of the products' operands, four reductions.
   bool keepsLayerBuffers = false;
+  // Whether the loader makes an attention mask for every microbatch, a byte for each pair of
+  // positions of a sequence, on the first and the last stage.
+  bool loaderMasks = false;
 
   // Of a program that waits for the device now and then, so that the CPU cannot run ahead for long,
   // a pass takes (device^x + host^x)^(1/x); 0: the longer of both.

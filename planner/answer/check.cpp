@@ -169,11 +169,16 @@ std::string overlapNote(const plan::Plan& plan, const std::string& file,
                         const spec::StackProfile& full) {
   if (switches.empty() || !checkSupported(plan, query.model, full).ok()) return "";
   const auto with = cost::estimate(query.model, plan, query.cluster, full);
-  if (!with.has_value()) return "";
+  const auto without = cost::estimate(query.model, plan, query.cluster, query.stack);
+  if (!with.has_value() || !without.has_value()) return "";
+  const std::string missing =
+      fmt::format("{}: without {} communication of data parallelism is counted in full", file,
+                  fmt::join(switches, " and "));
+  if (without->step == with->step)
+    return missing + " for the optimum; it changes nothing of the plan";
   return fmt::format(
-      "{}: without {} communication of data parallelism is counted in full, for it and the "
-      "optimum; the step takes {} with what 'trireme export' writes",
-      file, fmt::join(switches, " and "), formatSeconds(with->step));
+      "{}, for it and the optimum; the step takes {} with what 'trireme export' writes", missing,
+      formatSeconds(with->step));
 }
 
 Result<PlanCheck> checkPlan(const plan::Plan& plan, const Query& query,

@@ -83,6 +83,7 @@ constexpr DescribedSetting kDescribedSettings[] = {
     {"transfer_exposed", &Stack::transferExposed},
     {"hides_between_chunks", &Stack::hidesBetweenChunks},
     {"keeps_layer_buffers", &Stack::keepsLayerBuffers},
+    {"loader_masks", &Stack::loaderMasks},
     {"host_exponent", &Stack::hostExponent},
     {"host_exposed", &Stack::hostExposed},
     {"host_growth", &Stack::hostGrowth},

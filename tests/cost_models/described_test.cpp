@@ -224,6 +224,30 @@ TEST(DescribedMemory, HasABufferForEveryCollectiveOfALayer) {
   EXPECT_EQ(more(), (6 * 1 + 4 * 2 - 2 * 2) * 32.0 * 128);
 }
 
+// A byte for each of s x s pairs of a microbatch's sequences: at once, or with full recomputation,
+// whose checkpoints keep their arguments, of as many microbatches as are in flight. 1F1B of 4
+// stages has 4 on the first one and 1 on the last one; no other stage needs tokens.
+TEST(DescribedMemory, HasTheMasksOfTheLoaderOnTheFirstAndTheLastStage) {
+  const spec::ModelSpec model = small::gpt(8, 128, 8);
+  plan::Plan plan = small::plan(model, small::training(16, 32), 1, 4);
+  ASSERT_GE(plan.numMicrobatches(), 4);
+  const spec::ClusterSpec cluster = quietCluster();
+  StackDescription stack;
+  const auto masks = [&](size_t stage) {
+    const DescribedBlocks blocks = describeBlocks(model, plan, cluster, stack);
+    const auto working = [&](bool makes) {
+      stack.loaderMasks = makes;
+      return workingMemory(StageSetting(blocks, model, plan, cluster, stack), stage).count();
+    };
+    return (working(true) - working(false)) /
+           (32.0 * 32 * static_cast<double>(plan.microbatchSize));
+  };
+  const auto ofStages = [&] { return std::vector{masks(0), masks(1), masks(2), masks(3)}; };
+  EXPECT_THAT(ofStages(), testing::ElementsAre(1, 0, 0, 1));
+  plan.recompute = plan::Recompute::kFull;
+  EXPECT_THAT(ofStages(), testing::ElementsAre(4, 0, 0, 1));
+}
+
 // Megatron overlaps transfers of interleaved stages alone.
 TEST(DescribedEstimate, HidesTransfersBetweenChunks) {
   const spec::ModelSpec model = small::gpt(8);

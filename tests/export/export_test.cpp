@@ -387,7 +387,8 @@ TEST(Fp8, WeightsAreGatheredInFp8) {
   EXPECT_THAT(text(Framework::kNemo, Fp8Recipe::kMx, true),
               HasSubstr(",fp8_recipe:mxfp8,fp8_param_gather:true,"
                         "reuse_grad_buf_for_mxfp8_param_ag:true}'\n"));
-  EXPECT_THAT(text(Framework::kNemo, Fp8Recipe::kMx, false), Not(HasSubstr("param_gather:true")));
+  EXPECT_THAT(text(Framework::kNemo, Fp8Recipe::kMx, false),
+              Not(HasSubstr("fp8_param_gather:true")));
   // Megatron-FSDP, which goes without a pipeline, has no buffer to reuse.
   Plan whole = small::plan(model, plan.training, 1, 1, 8);
   whole.dpShard = 8;
@@ -480,7 +481,7 @@ TEST(TensorParallel, IsOverlappedWhereThePlanIsPricedSo) {
   plan = small::interleaved(plan, model, 2);
   EXPECT_THAT(exported(Framework::kNemo, "megatron-core").text,
               HasSubstr("CommOverlapConfig,tp_comm_overlap:false,overlap_p2p_comm:true,"
-                        "batch_p2p_comm:false}'\n"));
+                        "batch_p2p_comm:false,align_param_gather:true}'\n"));
 }
 
 TEST(Restriction, KeepsFp8OnlyWithARecipeOfTheFramework) {

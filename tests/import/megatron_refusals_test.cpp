@@ -39,6 +39,7 @@ TEST(MegatronRefusals, NameWhatTodaysMegatronHasInstead) {
                         "--recompute-activations, or"));
   EXPECT_THAT(refusalOfFlags("--activations-checkpoint-method uniform"),
               HasSubstr("give --recompute-granularity full and --recompute-method"));
+  EXPECT_THAT(refusalOfFlags("--bf16 --fp8-hybrid"), HasSubstr("give --fp8-format hybrid"));
   EXPECT_THAT(refusalOfFlags("--virtual-pipeline-model-parallel-size 2"),
               HasSubstr("or --num-virtual-stages-per-pipeline-rank"));
 }
@@ -189,6 +190,14 @@ TEST(MegatronRefusals, OfFlagsThatMegatronRefusesTogether) {
               HasSubstr("--recompute-method goes not with --recompute-activations"));
   EXPECT_THAT(refusalOfFlags("--recompute-granularity selective --recompute-method uniform"),
               HasSubstr("--recompute-method goes not with --recompute-granularity selective"));
+}
+
+// Otherwise --overlap-param-gather alone would be refused.
+TEST(MegatronOverlap, GathersOnlyWhereStateIsShared) {
+  EXPECT_EQ(readRun("--bf16")->missing.gathers,
+            "--overlap-param-gather (beside --use-distributed-optimizer)");
+  EXPECT_EQ(readRun("--bf16 --use-distributed-optimizer")->missing.gathers,
+            "--overlap-param-gather");
 }
 
 // And refuses gradients that do not.

@@ -73,6 +73,7 @@ TEST(ImportMegatron, ReadsBackWhatIsExported) {
                     printExport(*e, onNodes, Framework::kMegatron, Launcher::kTorchrun);
                 const Result<Imported> back = importedRun(text, "run.sh", model, p.numRanks());
                 ASSERT_TRUE(back.has_value()) << back.error().message() << "\n" << text;
+                if (sharding > 1) p.stack = "nemo";  // whose profile has it
                 EXPECT_EQ(plan::printPlan(back->plan), plan::printPlan(p)) << text;
                 EXPECT_THAT(back->unpriced, ElementsAre());
                 ++trips;
@@ -180,8 +181,8 @@ TEST(ImportMegatron, WarmUpIsAFractionOfTheDecay) {
 // s x s x b bytes: of 16,384 positions 256 MiB.
 TEST(ImportMegatron, NamesTheMaskThatTheLoaderMakes) {
   spec::ModelSpec model = spec::loadModel("llama3.1-8b").value();
-  const auto notesOf = [&](const std::string& more) {
-    const auto imported = importedRun(
+  const auto read = [&](const std::string& more) {
+    Result<Imported> imported = importedRun(
         "--micro-batch-size 1 --seq-length 16384 --num-layers 32 --hidden-size 4096 "
         "--num-attention-heads 32 --max-position-embeddings 131072 --ffn-hidden-size 14336 "
         "--swiglu --normalization RMSNorm --disable-bias-linear "
@@ -191,10 +192,18 @@ TEST(ImportMegatron, NamesTheMaskThatTheLoaderMakes) {
             more,
         "run.sh", model, 16);
     EXPECT_TRUE(imported.has_value()) << imported.error().message();
-    return imported.has_value() ? imported->notes : std::vector<std::string>{};
+    return imported.has_value() ? *imported : Imported{};
   };
+  const auto notesOf = [&](const std::string& more) { return read(more).notes; };
   EXPECT_THAT(notesOf(""), ElementsAre(HasSubstr("an attention mask of 256.00 MiB for every")));
   const std::string without = "--no-create-attention-mask-in-dataloader ";
+  const auto isCounted = [&](const std::string& more) {
+    spec::StackProfile stack = spec::loadStack("megatron-core").value();
+    EXPECT_EQ(setWidths(read(more), "run.sh", stack), "");
+    return stack.description.loaderMasks;
+  };
+  EXPECT_TRUE(isCounted(""));
+  EXPECT_FALSE(isCounted(without));
   EXPECT_THAT(notesOf(without + "--cp-comm-type p2p"), ElementsAre());
   EXPECT_THAT(notesOf(without + "--cp-comm-type p2p a2a"),
               ElementsAre("--cp-comm-type is a2a: priced as p2p"));
@@ -272,7 +281,7 @@ TEST(ImportMegatron, WithoutItsSwitchesNothingOverlaps) {
   // What other plans of the program would gather counts as well.
   stack = shipped;
   EXPECT_THAT(setOverlap(read("--overlap-grad-reduce"), stack),
-              ElementsAre("--overlap-param-gather"));
+              ElementsAre("--overlap-param-gather (beside --use-distributed-optimizer)"));
   EXPECT_EQ(stack.description.gatherExposed, 1);
   const std::string both =
       "--use-distributed-optimizer --overlap-grad-reduce --overlap-param-gather";
@@ -497,7 +506,37 @@ TEST(ImportMegatron, TheFp8RecipeChoosesTheProfile) {
   EXPECT_EQ(stack("--fp8-format e4m3 --fp8-recipe mxfp8"), "nemo-fp8-mx");
   EXPECT_EQ(stack("--fp8-recipe mxfp8"), "megatron-core");  // does nothing without a format
   EXPECT_THAT(stack("--fp8-format e4m3 --fp8-recipe blockwise"),
-              HasSubstr("--fp8-recipe is 'blockwise'"));
+              HasSubstr("--fp8-recipe is 'blockwise', which cannot be priced; nearest: delayed"));
+  EXPECT_THAT(stack("--fp8-format e4m3 --fp8-recipe tensor"),
+              HasSubstr("--fp8-recipe is 'tensor'; valid: delayed, tensorwise, mxfp8"));
+}
+
+// load_args_from_checkpoint() sets what is missing; what is given must be the model's.
+TEST(ImportMegatron, ACheckpointHasTheModelThatTheScriptLeavesOut) {
+  const spec::ModelSpec model = spec::loadModel("llama2-13b").value();
+  const auto read = [&](const std::string& more) {
+    return importedRun("--micro-batch-size 1 --seq-length 4096 --bf16 " + more, "run.sh", model, 8);
+  };
+  const Result<Imported> imported =
+      read("--use-checkpoint-args --use-rotary-position-embeddings --no-overlap-p2p-communication");
+  ASSERT_TRUE(imported.has_value()) << imported.error().message();
+  EXPECT_EQ(imported->plan.model, model.name);
+  EXPECT_THAT(imported->unpriced, ElementsAre());
+  EXPECT_THAT(imported->notes, ElementsAre(HasSubstr("is taken from --model")));
+  EXPECT_THAT(read("").error().message(), HasSubstr("--num-layers is missing"));
+  EXPECT_THAT(read("--use-checkpoint-args --num-layers 32").error().message(),
+              HasSubstr("--num-layers is 32, but the model has 40"));
+  EXPECT_THAT(read("--use-checkpoint-args --add-qkv-bias").error().message(),
+              HasSubstr("--add-qkv-bias is given, but the model has it not"));
+}
+
+TEST(ImportMegatron, NamesWhatMegatronWillNotStartWith) {
+  const spec::ModelSpec model = spec::loadModel("gpt3-175b").value();
+  std::string text = replacedInRun("--fp16", "--fp16 --train-iters 9 --rampup-batch-size 8 8 99");
+  text.replace(text.find("1520"), 4, "1560");
+  EXPECT_THAT(importedRun(text, "run.sh", model, {})->notes,
+              ::testing::Contains("Megatron refuses --rampup-batch-size beside --train-iters, and "
+                                  "will not start"));
 }
 
 TEST(ImportMegatron, AnOptionThatTheTextContradictsIsAnError) {

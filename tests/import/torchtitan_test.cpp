@@ -154,6 +154,20 @@ TEST(ImportTorchtitan, ReadsThePublishedPresetFor405B) {
   EXPECT_EQ(p.training.decaySteps, 2400);
   EXPECT_THAT(imported->unpriced, ElementsAre("float8.enable_fsdp_float8_all_gather",
                                               "float8.precompute_float8_dynamic_scale_for_fsdp"));
+  EXPECT_THAT(imported->notes, ElementsAre());
+}
+
+// What torchtitan's own files have, unlike its default.
+TEST(ImportTorchtitan, NotesProductsInAnotherFormat) {
+  const spec::ModelSpec model = spec::loadModel("llama3-405b").value();
+  const auto notes = [&](const std::string& filter) {
+    return readToml(replacedInToml("filter_fqns = \"output\"", filter), model, {.gpus = 128})
+        ->notes;
+  };
+  EXPECT_THAT(notes("filter_fqns = [\"output\"]"), ElementsAre());
+  EXPECT_THAT(notes(""), ElementsAre(HasSubstr("filter_fqns is missing, which puts the output")));
+  EXPECT_THAT(notes("filter_fqns = \"attention,output\""),
+              ElementsAre(HasSubstr("float8.filter_fqns is [\"attention\", \"output\"]: priced")));
 }
 
 // kPublishedToml with a sequence for each of four stages.

@@ -17,7 +17,7 @@ ARGUMENTS=(
   tokenizer.vocab_size=51200
   model.make_vocab_size_divisible_by=128
   model.seq_length=2048
-  dataset.sequence_length=2048
+  ++dataset.seq_length=2048
   train.micro_batch_size=3
   train.global_batch_size=1536
   rng.seed=1234
@@ -46,6 +46,6 @@ ARGUMENTS=(
   model.bias_activation_fusion=true
   model.bias_dropout_fusion=true
   mixed_precision=bf16_mixed
-  'comm_overlap={_target_:megatron.bridge.training.comm_overlap.CommOverlapConfig,tp_comm_overlap:false,overlap_p2p_comm:true,batch_p2p_comm:false}'
+  'comm_overlap={_target_:megatron.bridge.training.comm_overlap.CommOverlapConfig,tp_comm_overlap:false,overlap_p2p_comm:true,batch_p2p_comm:false,align_param_gather:true}'
 )
 torchrun --nnodes 128 --nproc-per-node 8 --node-rank "$NODE_RANK" --master-addr "$MASTER_ADDR" --master-port "$MASTER_PORT" scripts/training/run_recipe.py --recipe vanilla_gpt_pretrain_config "${ARGUMENTS[@]}"

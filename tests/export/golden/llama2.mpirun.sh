@@ -2,6 +2,7 @@
 # Accelerate's FSDP for llama2-7b on 64 ranks: tp 1, pp 1, cp 1, dp 64; batch 256, sequence 4096, bf16.
 # Written by trireme export.
 # Note: train.py stands for your script: a batch of 4 per device, sequence length 4096, learning rate and clipping are set there.
+# Note: the plan reduces gradients in float32; with mixed_precision: bf16 alone Accelerate reduces them in bf16, half the bytes: to run what is priced give Accelerator(fsdp_plugin=FullyShardedDataParallelPlugin(mixed_precision_policy=MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32, output_dtype=torch.bfloat16))); to price what runs without, set reduced_gradient_bytes: 2 in a copy of the stack.
 # Note: seed and dropout are your script's: the plan has seed 1234, dropout 0 of embeddings, 0 of attention, 0 of the residual stream.
 # Run it on the first node; OpenMPI takes the others from --hostfile hosts.
 set -euo pipefail

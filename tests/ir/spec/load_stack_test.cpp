@@ -159,6 +159,7 @@ TEST(ParseStack, EveryOptionalKeyIsRead) {
                                  "transfer_exposed: {value: 0, source: a}\n"
                                  "hides_between_chunks: true\n"
                                  "keeps_layer_buffers: true\n"
+                                 "loader_masks: true\n"
                                  "host_backward: {value: 1.1, source: a}\n"
                                  "host_exponent: {value: 2, source: a}\n"
                                  "host_exposed: {value: 0.4, source: a}\n"
@@ -190,7 +191,7 @@ TEST(ParseStack, EveryOptionalKeyIsRead) {
   EXPECT_EQ(d.gatherExposed, 0.2);
   EXPECT_EQ(d.tensorParallelExposed, 0.3);
   EXPECT_EQ(d.transferExposed, 0);
-  EXPECT_TRUE(d.hidesBetweenChunks && d.keepsLayerBuffers);
+  EXPECT_TRUE(d.hidesBetweenChunks && d.keepsLayerBuffers && d.loaderMasks);
   EXPECT_EQ(d.hostBackward, 1.1);
   EXPECT_EQ(d.hostExponent, 2);
   EXPECT_EQ(d.hostExposed, 0.4);

@@ -334,10 +334,17 @@ TEST(OverlapNote, SaysWhatTheSwitchesAreWorth) {
   spec::StackProfile without = full;  // checkPlan refuses the plan, and a price would contradict it
   without.choices.clear();
   EXPECT_EQ(overlapNote(plan, "run.sh", {"--a"}, query, without), "");
-  const Seconds step = cost::estimate(query.model, plan, query.cluster, full)->step;
   EXPECT_THAT(overlapNote(plan, "run.sh", {"--a", "--b"}, query, full),
               AllOf(HasSubstr("run.sh: without --a and --b communication"),
-                    HasSubstr("the step takes " + formatSeconds(step) + " with")));
+                    HasSubstr("in full for the optimum; it changes nothing of the plan")));
+  query.stack.description.gradientExposed = 1;
+  spec::StackProfile hidden = query.stack;
+  hidden.description.gradientExposed = 0;
+  plan::Plan replicas = small::plan(query.model, query.training, 1, 1, 8);
+  const Seconds step = cost::estimate(query.model, replicas, query.cluster, hidden)->step;
+  ASSERT_LT(step, cost::estimate(query.model, replicas, query.cluster, query.stack)->step);
+  EXPECT_THAT(overlapNote(replicas, "run.sh", {"--a"}, query, hidden),
+              HasSubstr("the step takes " + formatSeconds(step) + " with"));
 }
 
 TEST(CheckJson, HasThePlanTheOptimumAndTheChanges) {

@@ -41,6 +41,7 @@ std::string otherValue(const std::string& key) {
       {"pipeline_keeps_whole", "true"},
       {"hides_between_chunks", "false"},
       {"keeps_layer_buffers", "false"},
+      {"loader_masks", "true"},
       {"post_validation", "true"},
       {"replica_reduction", "per_microbatch"},
       {"vocab_multiple", "16"},
