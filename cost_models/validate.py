@@ -260,6 +260,11 @@ def generated(binary, folder):
               "software, sizes and settings that are not above.", "", *other_sources(others), "",
               "What their times were, by the program that they ran; its profiles' intervals of "
               "others are these (`faster_elsewhere`, `slower_elsewhere`):", "", *spans(others)]
+    recipes = predicted_rows(binary, [("recipe_runs", HERE / "validation/recipe_runs.csv")])
+    lines += ["", "## More runs of the same recipes", "",
+              "Runs of `validation/recipe_runs.csv`: NVIDIA's own, as those of NeMo above, of which "
+              "the files there have other rows. Nothing was fitted to them.", "",
+              *other_sources(recipes)]
     lines += ["", "## Peak memory, where published", "", *memory(done + others), "",
               "## The largest errors", "", *worst(done), ""]
     return head + "\n".join(lines) + "\n" + tail
