@@ -2,6 +2,8 @@
 
 #include <fmt/compile.h>
 
+#include <algorithm>
+
 #include "ir/base/hash.h"
 
 namespace trireme::plan {
@@ -33,11 +35,15 @@ int64_t paddedVocab(const Plan& plan, const spec::ModelSpec& model) {
 std::vector<std::vector<LayerRange>> evenLayers(int64_t numLayers, int64_t pp,
                                                 int64_t virtualStages) {
   const int64_t numStages = pp * virtualStages;
-  TRIREME_CHECK(pp >= 1 && virtualStages >= 1 && numStages <= numLayers);
+  const int64_t numEmpty = std::max<int64_t>(numStages - numLayers, 0);
+  TRIREME_CHECK(pp >= 1 && virtualStages >= 1 && numEmpty <= (pp > 1 ? 2 : 0));
   std::vector<std::vector<LayerRange>> layers(static_cast<size_t>(pp));
   LayerRange range;
   for (int64_t virtualStage = 0; virtualStage < numStages; ++virtualStage) {
+    const bool isEmpty =
+        (numEmpty > 0 && virtualStage + 1 == numStages) || (numEmpty > 1 && virtualStage == 0);
     range.count = numLayers / numStages + (virtualStage < numLayers % numStages ? 1 : 0);
+    if (numEmpty > 0) range.count = isEmpty ? 0 : 1;
     layers[static_cast<size_t>(virtualStage % pp)].push_back(range);
     range.first += range.count;
   }

@@ -81,7 +81,8 @@ uint64_t fingerprintOf(const spec::ModelSpec& model);
 int64_t paddedVocab(const Plan& plan, const spec::ModelSpec& model);
 
 // The even split of `numLayers` over virtual stages; where it does not divide, the first virtual
-// stages get one more. Requires pp * virtualStages <= numLayers.
+// stages get one more. With one or two virtual stages more than layers the last has none, or it and
+// the first. Requires pp * virtualStages <= numLayers + 2, of one stage <= numLayers.
 std::vector<std::vector<LayerRange>> evenLayers(int64_t numLayers, int64_t pp,
                                                 int64_t virtualStages);
 

@@ -34,9 +34,9 @@ const char* onOff(bool value) { return value ? "on" : "off"; }
 
 class Changes {
  public:
-  // `cuts`: those that the search tries for a plan like this.
-  Changes(const Plan& plan, const std::vector<Ranges>& cuts, Reach reach)
-      : plan_(plan), reach_(reach) {
+  // `cuts`: those that the search tries for a plan like this. `mostChunks`: of the query.
+  Changes(const Plan& plan, const std::vector<Ranges>& cuts, int64_t mostChunks, Reach reach)
+      : plan_(plan), mostChunks_(mostChunks), reach_(reach) {
     addRecompute();
     addSchedules();
     addMicrobatches();
@@ -88,7 +88,7 @@ class Changes {
   }
   void addSchedule(ScheduleKind schedule, int64_t virtualStages) {
     if (schedule == plan_.schedule && virtualStages == plan_.virtualStages) return;
-    if (plan_.pp * virtualStages > numLayers()) return;
+    if (plan_.pp * virtualStages > mostChunks_) return;
     Plan changed = plan_;
     changed.schedule = schedule;
     changed.virtualStages = virtualStages;
@@ -102,7 +102,7 @@ class Changes {
     addSchedule(ScheduleKind::k1F1B, 1);
     addSchedule(ScheduleKind::kZeroBubbleH1, 1);
     addSchedule(ScheduleKind::kZeroBubbleH2, 1);
-    const int64_t stages = plan_.virtualStages, most = numLayers() / plan_.pp;
+    const int64_t stages = plan_.virtualStages, most = mostChunks_ / plan_.pp;
     const bool isAny = reach_ == Reach::kAny;
     const int64_t first = isAny ? 2 : std::max<int64_t>(2, stages - 1);
     const int64_t last = isAny ? most : stages > 1 ? stages + 1 : first;
@@ -232,7 +232,7 @@ class Changes {
       changed.virtualStages = 1;
       changed.scatterGather = false;
     }
-    if (changed.pp * changed.virtualStages > numLayers()) return;
+    if (changed.pp * changed.virtualStages > mostChunks_) return;
     const std::string chosen = fmt::format("{}", plan_.*degree);
     const std::string other = fmt::format("{}", value);
     std::string also = fmt::format("dp {}", dp);
@@ -268,6 +268,7 @@ class Changes {
   }
 
   const Plan& plan_;
+  const int64_t mostChunks_;
   Reach reach_;
   std::vector<Change> changes_;
 };
@@ -323,7 +324,8 @@ Result<std::vector<Alternative>> singleChanges(const Query& query, const plan::P
                                                const CostFunctions& costs, Reach reach) {
   TRIREME_ASSIGN_OR_RETURN(const SharedBlocks blocks, costs.blocks(plan));
   std::vector<Alternative> alternatives;
-  for (Change& change : Changes(plan, cutsFor(query, plan, *blocks), reach).take()) {
+  for (Change& change :
+       Changes(plan, cutsFor(query, plan, *blocks), mostChunks(query), reach).take()) {
     if (!checkSupported(change.plan, query.model, query.stack).ok()) continue;
     // On a host nothing overlaps.
     if (query.cluster.device.kind == spec::DeviceKind::kHost && change.plan.overlapReductions &&

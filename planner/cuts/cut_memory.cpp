@@ -33,7 +33,8 @@ CutMemory::CutMemory(CutStages& stages, const BlockCosts& blocks, SlotTable& slo
   plan::Plan& plan = stages.plan;
   available_ = query.cluster.device.memory + kRounded;
   const plan::ScheduleKind schedule = plan.schedule;
-  plan.schedule = plan::ScheduleKind::kGpipe;  // there are no layers to be in flight
+  // There are no layers to be in flight, and its numbers are found at once.
+  if (!stack.loaderMasks) plan.schedule = plan::ScheduleKind::kGpipe;
   const double padding = 1 + stack.fragmentation;
   for (const StageKind kind : kStageKinds) {
     const auto rank = static_cast<size_t>(stages.rankOf(kind));

@@ -178,15 +178,18 @@ std::vector<Counts> spreadsOf(const plan::Plan& plan, const std::vector<int64_t>
 }
 
 // Layers handed out to the virtual stages, of which the first and the last, that have the embedding
-// and the head beside them, may stay without: each as long as the others.
+// and the head beside them, may stay without: each as long as the others. Where others would have
+// none, as ends that take no time are no longer than they, the even cut.
 Counts balancedCounts(const Query& query, const plan::Plan& plan, const BlockCosts& blocks) {
   std::vector<StageBudget> chunks(static_cast<size_t>(plan.pp * plan.virtualStages),
                                   {Seconds(0), query.model.numLayers});
   chunks.front().fixed = blocks.embedding.forward + blocks.embedding.backward;
   chunks.back().fixed = blocks.head.forward + blocks.head.backward;
-  return countsOf(pinnedCut(
-      balanceLayers(query.model.numLayers, blocks.layer.forward + blocks.layer.backward, 0, chunks),
-      plan));
+  const std::vector<int64_t> layers =
+      balanceLayers(query.model.numLayers, blocks.layer.forward + blocks.layer.backward, 0, chunks);
+  const bool hasGap = std::find(layers.begin() + 1, layers.end() - 1, 0) != layers.end() - 1;
+  return countsOf(hasGap ? plan::evenLayers(query.model.numLayers, plan.pp, plan.virtualStages)
+                         : pinnedCut(layers, plan));
 }
 
 // The last chunk's layers on the others of its stage: the head is as much work as some layers.

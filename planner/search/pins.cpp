@@ -97,14 +97,16 @@ Status batchDivides(const Query& query) {  // (P3)
 Status layersAreEnough(const Query& query) {  // (P8)
   const int64_t layers = query.model.numLayers;
   const int64_t pp = leastStages(query.pins), chunks = leastVirtualStages(query.pins);
-  if (pp <= layers && chunks <= layers / pp) return {};
+  const int64_t most = chunks > 1 && pp > 1 ? mostChunks(query) : layers;
+  if (pp <= layers && chunks <= most / pp) return {};
   const int64_t leastPp = chunks > 1 ? 2 : 1;  // (P6)
-  const std::string hint = layers / chunks >= leastPp
-                               ? fmt::format("pp {}", layers / chunks)
-                               : fmt::format("{} virtual stages", layers / leastPp);
+  const std::string hint = most / chunks >= leastPp
+                               ? fmt::format("pp {}", std::min(most / chunks, layers))
+                               : fmt::format("{} virtual stages", most / leastPp);
   return infeasible(fmt::format(
-      "(P8) pp {} x {} virtual stage{} need a layer each, the model has {}; nearest: {}", pp,
-      chunks, chunks == 1 ? "" : "s", layers, hint));
+      "(P8) pp {} x {} virtual stage{} need a layer each{}, the model has {}; nearest: {}", pp,
+      chunks, chunks == 1 ? "" : "s", most > layers ? " but the first and the last" : "", layers,
+      hint));
 }
 
 // As many numbers as `pinned` that add up to `wanted`: every one as much more or less, the first
@@ -262,7 +264,8 @@ plan::Plan leastPlan(const Query& query) {
   plan.schedule = isInterleaved(pins) ? ScheduleKind::kInterleaved
                                       : pins.schedule.value_or(ScheduleKind::k1F1B);
   choose(query, plan);
-  const int64_t mostStages = query.model.numLayers / plan.virtualStages;
+  const int64_t mostStages =
+      plan.virtualStages > 1 ? mostChunks(query) / plan.virtualStages : query.model.numLayers;
   plan.pp = leastStages(pins);
   if (!pins.pp && isInterleaved(pins)) {  // (P7) wants a divisor of the microbatches.
     const int64_t divisor = leastDivisorAboveOne(plan.numMicrobatches());

@@ -163,6 +163,14 @@ void addGroups(const Query& query, const Group& degrees, const std::vector<int64
   }
 }
 
+}  // namespace
+
+int64_t mostChunks(const Query& query) {
+  return query.model.numLayers + (query.stack.ownPrograms ? 0 : 2);
+}
+
+namespace {
+
 struct Order {
   ScheduleKind schedule;
   int64_t virtualStages;
@@ -188,7 +196,7 @@ std::vector<Order> ordersOf(const Query& query, const Group& group) {
   const int64_t microbatches = query.training.globalBatchSize / (group.dp * group.microbatchSize);
   if (group.pp > 1 && microbatches % group.pp == 0 &&
       query.stack.supports(StackChoice::kInterleaved)) {
-    const int64_t most = query.model.numLayers / group.pp;
+    const int64_t most = mostChunks(query) / group.pp;
     const int64_t pinned = query.pins.virtualStages.value_or(2);
     for (int64_t v = 2; v <= std::min(most, kMostVirtualStages); ++v)
       add(ScheduleKind::kInterleaved, v);
@@ -306,7 +314,9 @@ Rejection refuseOrder(const Query& query, const Group& g) {
   if (microbatches % g.pp != 0)
     return {"P7", subject, fmt::format("microbatches that are a multiple of pp {}", g.pp),
             fmt::format("{} microbatches", microbatches)};
-  return {"P8", subject, fmt::format("at least one layer in each chunk of pp {}", g.pp),
+  return {"P8", subject,
+          fmt::format("at least one layer in each chunk of pp {}{}", g.pp,
+                      query.stack.ownPrograms ? "" : ", but the first and the last"),
           fmt::format("{} layers", query.model.numLayers)};
 }
 

@@ -53,6 +53,10 @@ bool choosesRecomputed(const Query& query);
 // Of a plan whose layers are cut: as many recomputed as the longest virtual stage has are all.
 void simplifyRecomputed(plan::Plan& plan);
 
+// Virtual stages of all ranks that a plan may have, if it has several: each has a layer, but of
+// stacks with a description those of the embedding and of the head.
+int64_t mostChunks(const Query& query);
+
 // The most virtual stages per rank that the search tries; a pin may ask for more. It bounds the
 // work on models of hundreds of layers: bubbles shrink with 1 / v, while transfers grow with v.
 inline constexpr int64_t kMostVirtualStages = 64;

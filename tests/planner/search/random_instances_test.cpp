@@ -197,7 +197,7 @@ std::vector<plan::Plan> arrangementsOf(const plan::Plan& degrees, int64_t layers
           for (ScheduleKind schedule :
                {ScheduleKind::kGpipe, ScheduleKind::k1F1B, ScheduleKind::kInterleaved,
                 ScheduleKind::kZeroBubbleH1, ScheduleKind::kZeroBubbleH2})
-            for (int64_t v = 1; v <= layers; ++v) {
+            for (int64_t v = 1; v <= layers + 2; ++v) {
               if ((v > 1) != (schedule == ScheduleKind::kInterleaved)) continue;  // (P6)
               plan::Plan plan = degrees;
               plan.recompute = recompute;
@@ -254,7 +254,10 @@ std::vector<plan::Plan> enumerate(const Query& query, int64_t devices) {
             for (plan::Plan& plan : arrangementsOf(degrees, layers))
               for (RankOrder order : {RankOrder::kTpCpDpPp, RankOrder::kTpCpPpDp}) {
                 plan.rankOrder = order;
-                if (plan.virtualStages * pp > layers || !isWanted(query, plan)) continue;
+                // The chunks of the embedding and of the head need no layer, of own programs they
+                // do.
+                const int64_t most = layers + (pp > 1 && !query.stack.ownPrograms ? 2 : 0);
+                if (plan.virtualStages * pp > most || !isWanted(query, plan)) continue;
                 plan.layers = plan::evenLayers(layers, pp, plan.virtualStages);
                 if (plan::verifyPlan(plan, query.model).ok()) plans.push_back(plan);
               }
