@@ -19,6 +19,7 @@
 #include "cli/commands.h"
 #include "cli/flags.h"
 #include "cli/html_report/html_report.h"
+#include "cli/output/json_text.h"
 #include "cli/output/progress.h"
 #include "cli/output/tell.h"
 #include "cli/paths.h"
@@ -53,7 +54,7 @@ Status writeCluster(const CalibrateOptions& options, const spec::ClusterSpec& cl
   TRIREME_RETURN_IF_ERROR(
       writeReport(options.report, {"calibrate", cluster.name, "", table}, json));
   if (options.json)
-    fmt::print("{}\n", json.dump(2));
+    fmt::print("{}\n", jsonText(json));
   else if (options.output.empty())
     fmt::print("{}", text);
   else
@@ -174,6 +175,11 @@ Result<size_t> tierOf(const CalibrateOptions& options, const spec::ClusterSpec& 
   for (size_t tier = 0; tier < cluster.tiers.size(); ++tier) {
     names.push_back(cluster.tiers[tier].name);
     const bool isNamed = options.tier == names.back();
+    if (isNamed && tier > 0 && sweep.ranksOnHosts.size() == 1 &&
+        cluster.tiers[tier - 1].devices >= sweep.numRanks)
+      return Error(
+          invalidArgument(fmt::format("--tier {} joins hosts, and the test ran on one; nearest: {}",
+                                      options.tier, cluster.tiers[tier - 1].name)));
     if (isNamed && !holdsHosts(tier))
       return Error(
           invalidArgument(fmt::format("--tier {} is within a host, and the test ran on {} hosts",
@@ -289,7 +295,12 @@ Result<int> readTests(const CalibrateOptions& options) {
 Result<int> runCalibrate(const CalibrateOptions& options) {
   std::vector<NamedPath> inputs = {{"--cluster", options.cluster},
                                    {"--gpu-measurements", options.gpuMeasurements}};
-  for (const std::string& path : options.ncclTests) inputs.push_back({"--nccl-tests", path});
+  for (const std::string& path : options.ncclTests) {
+    inputs.push_back({"--nccl-tests", path});
+    if (!spec::isValidUtf8(path))  // it is the source of what is read
+      return Error(invalidArgument(fmt::format(
+          "--nccl-tests {}: the file's name is no UTF-8: rename it", spec::quoteForMessage(path))));
+  }
   TRIREME_RETURN_IF_ERROR(
       checkOutputs(inputs, {{"-o", options.output},
                             {"--report", options.report},

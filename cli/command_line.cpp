@@ -176,6 +176,8 @@ int runCommandLine(int argc, const char* const* argv) {
   } catch (const std::system_error& error) {
     if (std::ferror(stdout)) return failToWrite(error.code().value());  // fmt::print()
     return fail(kExitFailure, fmt::format("internal error (please report it): {}", error.what()));
+  } catch (const std::bad_alloc&) {
+    return fail(kExitFailure, "out of memory; is there a limit (ulimit -v)?");
   } catch (const std::exception& error) {
     return fail(kExitFailure, fmt::format("internal error (please report it): {}", error.what()));
   }

@@ -9,6 +9,7 @@
 #include "cli/commands.h"
 #include "cli/compile_report.h"
 #include "cli/flags.h"
+#include "cli/output/json_text.h"
 #include "cli/output/progress.h"
 #include "cli/paths.h"
 #include "cli/run/interrupt.h"
@@ -159,7 +160,7 @@ Result<int> runCompile(const CompileOptions& options) {
   const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
   const CompileReport report = {options.output, Seconds(elapsed.count()), simulated};
   if (options.json)
-    fmt::print("{}\n", compileJson(bundle, report).dump(2));
+    fmt::print("{}\n", jsonText(compileJson(bundle, report)));
   else
     fmt::print("{}", compileText(bundle, report));
   return kExitOk;

@@ -9,6 +9,7 @@
 #include "cli/commands.h"
 #include "cli/doctor/examine.h"
 #include "cli/flags.h"
+#include "cli/output/json_text.h"
 #include "cli/output/wrap.h"
 
 namespace trireme::cli {
@@ -22,7 +23,7 @@ void print(const std::vector<Finding>& findings, bool json) {
                       {"health", healthName(f.health)},
                       {"found", f.found},
                       {"prevents", f.prevents}});
-    fmt::print("{}\n", nlohmann::json{{"findings", list}}.dump(2));
+    fmt::print("{}\n", jsonText(nlohmann::json{{"findings", list}}));
     return;
   }
   for (const Finding& f : findings) {

@@ -10,6 +10,7 @@
 #include "cli/command_line.h"
 #include "cli/flags.h"
 #include "cli/inputs.h"
+#include "cli/output/json_text.h"
 #include "cli/output/progress.h"
 #include "cli/output/tell.h"
 #include "cli/paths.h"
@@ -183,7 +184,7 @@ Result<int> answer(const Problem& problem, const Partition& partition,
                    const PartitionInputs& inputs) {
   if (const Status status = problem.verify(partition); !status.ok())
     return Error(internalError(status.message()));
-  const std::string json = planner::toJson(problem, partition).dump(2) + "\n";
+  const std::string json = jsonText(planner::toJson(problem, partition)) + "\n";
   if (!inputs.output.empty()) TRIREME_RETURN_IF_ERROR(writeFile(inputs.output, json));
   fmt::print("{}", inputs.json ? json : planner::toTable(problem, partition));
   if (!inputs.json && !inputs.output.empty()) fmt::print("{:<14}{}\n", "written to", inputs.output);

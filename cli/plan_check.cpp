@@ -8,6 +8,7 @@
 #include "cli/command_line.h"
 #include "cli/html_report/html_report.h"
 #include "cli/inputs.h"
+#include "cli/output/json_text.h"
 #include "cli/output/progress.h"
 #include "cli/output/tell.h"
 #include "cli/write_file.h"
@@ -95,7 +96,7 @@ Result<int> runCheck(const CheckOptions& options) {
   if (!check.has_value()) return Error(check.error().withContext(options.plan));
   TRIREME_RETURN_IF_ERROR(writeFiles(options, query, *check));
   if (options.json) {
-    fmt::print("{}\n", planner::toJson(*check).dump(2));
+    fmt::print("{}\n", jsonText(planner::toJson(*check)));
     return kExitOk;
   }
   fmt::print("{}", toText(*check, query));

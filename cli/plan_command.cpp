@@ -14,6 +14,7 @@
 #include "cli/for_framework.h"
 #include "cli/html_report/html_report.h"
 #include "cli/inputs.h"
+#include "cli/output/json_text.h"
 #include "cli/output/progress.h"
 #include "cli/output/tell.h"
 #include "cli/partition.h"
@@ -94,7 +95,7 @@ Status explainFailure(const PlanOptions& options, const planner::Query& query, c
   progress.clear();
   if (!found.has_value()) return found.error();
   const planner::Shortfall& shortfall = *found;
-  if (options.json) fmt::print("{}\n", planner::toJson(shortfall).dump(2));
+  if (options.json) fmt::print("{}\n", jsonText(planner::toJson(shortfall)));
   const Status status = planner::toStatus(shortfall);
   const bool mayHelp = shortfall.nearest && spec::checkPrecision({}, query.training).ok();
   if (!options.framework || !shortfall.changes.empty() || !mayHelp) return status;
@@ -172,7 +173,7 @@ Result<int> runSearch(const PlanOptions& options) {
   TRIREME_ASSIGN_OR_RETURN(const planner::Recommendation answer, findPlan(options, query));
   TRIREME_RETURN_IF_ERROR(writeFiles(options, query, answer));
   if (options.json) {
-    fmt::print("{}\n", toJson(answer, options.explain).dump(2));
+    fmt::print("{}\n", jsonText(toJson(answer, options.explain)));
     return kExitOk;
   }
   fmt::print("{}", toText(answer, query, options.explain));

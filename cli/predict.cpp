@@ -9,6 +9,7 @@
 
 #include "cli/command_line.h"
 #include "cli/flags.h"
+#include "cli/output/json_text.h"
 #include "cli/output/progress.h"
 #include "cli/output/tell.h"
 #include "cli/paths.h"
@@ -148,7 +149,7 @@ Result<int> explainRow(cost::PredictedRow row, const cost::Catalogue& catalogue,
   if (json) {
     nlohmann::json all = planner::toJson(*check);
     all["row"] = rowJson(row);
-    fmt::print("{}\n", all.dump(2));
+    fmt::print("{}\n", jsonText(all));
     return kExitOk;
   }
   fmt::print("{:<14}{} of {}: {}\n", "row", row.row.id, row.file, comparedText(row));
@@ -211,7 +212,7 @@ Result<int> runPredict(const PredictOptions& options, const std::string& output,
     TRIREME_RETURN_IF_ERROR(writeFile(output, cost::printRows(all.records, all.rows)));
   const cost::ValidationReport report = cost::reportOn(all.rows);
   if (json)
-    fmt::print("{}\n", cost::toJson(report).dump(2));
+    fmt::print("{}\n", jsonText(cost::toJson(report)));
   else
     fmt::print("{}", cost::toTable(report));
   if (!json && !output.empty()) fmt::print("{:<14}{}\n", "written to", output);

@@ -19,6 +19,7 @@
 #include "cli/for_framework.h"
 #include "cli/html_report/html_report.h"
 #include "cli/inputs.h"
+#include "cli/output/json_text.h"
 #include "cli/output/progress.h"
 #include "cli/output/tell.h"
 #include "cli/paths.h"
@@ -258,7 +259,7 @@ Result<int> runWhatif(const WhatifOptions& options) {
   if (options.csv)
     fmt::print("{}", toCsv(answers, questions));
   else if (options.json)
-    fmt::print("{}\n", planner::toJson(answers).dump(2));
+    fmt::print("{}\n", jsonText(planner::toJson(answers)));
   else
     fmt::print("{}", toTable(answers));
   return kExitOk;

@@ -15,10 +15,14 @@ Seconds onePassTime(Bytes payload, int64_t n, const Link& link) {
   return (link.latency + chunk) * static_cast<double>(n - 1);
 }
 
+// Of the hops of one ring through all members.
 Seconds latencyOf(const Levels& levels) {
   Seconds total;
-  for (const Level& level : levels)
-    total += level.link.latency * static_cast<double>(level.size - 1);
+  double blocks = 1;  // of the level
+  for (size_t k = levels.size(); k-- > 0;) {
+    total += levels[k].link.latency * (static_cast<double>(levels[k].size - 1) * blocks);
+    blocks *= static_cast<double>(levels[k].size);
+  }
   return total;
 }
 

@@ -29,7 +29,9 @@ Seconds ringAllReduceTime(Bytes payload, int64_t n, const Link& link);
 //
 //   pace(payload)  = (n - 1)/n x max over levels k of payload / (N_k x bandwidth_k),
 //                    N_k members below level k, N_0 = 1, which share what leaves their block
-//   latency        = sum over levels of (n_k - 1) latency_k
+//   latency        = sum over levels of (n_k - 1) B_k latency_k,
+//                    B_k blocks of level k in the group: every hop of the ring, n - 1 in all, so
+//                    that a level more whose links are like those below changes nothing
 //   reduce-scatter = all-gather = pace + latency,   all-reduce = both
 //
 // That is how NCCL's rings run over machines; with one level it is the ring above. A group of one

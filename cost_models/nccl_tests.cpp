@@ -11,6 +11,7 @@
 #include <optional>
 #include <string_view>
 
+#include "ir/base/format.h"
 #include "ir/spec/map_reader.h"
 #include "ir/spec/quantity.h"
 
@@ -158,7 +159,8 @@ class Parser {
     return readPlace(fields);
   }
 
-  // "... on node3 device  0 [0x07] NVIDIA A100-SXM4-80GB", as far as a version prints it.
+  // "... on node3 device  0 [0x07] NVIDIA A100-SXM4-80GB", as far as a version prints it; or
+  // [0000:07:00].
   Status readPlace(const std::vector<std::string_view>& fields) {
     const auto behind = [&](auto isWord) {
       const auto found = std::find_if(fields.begin(), fields.end(), isWord);
@@ -170,7 +172,8 @@ class Parser {
       current_.ranksOnHosts.resize(hosts_.size());
       ++current_.ranksOnHosts[place];
     }
-    const auto name = behind([](std::string_view word) { return startsWith(word, "[0x"); });
+    const auto name =
+        behind([](std::string_view word) { return word.front() == '[' && word.back() == ']'; });
     const std::string gpu = fmt::format("{}", fmt::join(name, fields.end(), " "));
     if (current_.numRanks > 1 && gpu != current_.gpu)
       return at(
@@ -315,6 +318,24 @@ static Status checkHosts(const spec::ClusterSpec& cluster, const NcclSweep& swee
       *fewest));
 }
 
+// Switches that add up reach more of a link than its rate by the count of nccl-tests, not many
+// times as much.
+static Status checkBandwidth(const spec::ClusterSpec& cluster, size_t tier,
+                             const NcclSweep& sweep) {
+  constexpr double kMost = 4;
+  const double inside = tier > 0 ? static_cast<double>(cluster.tiers[tier - 1].devices) : 1;
+  const BytesPerSecond links = cluster.tiers[tier].bandwidth * inside;
+  const auto rate = [](BytesPerSecond r) { return fmt::format("{:.1f} GB/s", r.count() / 1e9); };
+  for (const spec::CollectivePoint& point : sweep.points)
+    if (point.busBandwidth > links * kMost)
+      return invalidArgument(fmt::format(
+          "{} with {}, where the links of tier {} have {}: expected no more than {} times as much; "
+          "is it a test of another cluster?",
+          rate(point.busBandwidth), formatBytes(point.bytes), cluster.tiers[tier].name, rate(links),
+          kMost));
+  return {};
+}
+
 Status addSweep(spec::ClusterSpec& cluster, size_t tier, const NcclSweep& sweep,
                 const std::string& source) {
   spec::LinkTier& to = cluster.tiers[tier];
@@ -322,6 +343,7 @@ Status addSweep(spec::ClusterSpec& cluster, size_t tier, const NcclSweep& sweep,
     return invalidArgument(fmt::format("tier {} of cluster {} joins {} devices, the test ran on {}",
                                        to.name, cluster.name, to.devices, sweep.numRanks));
   TRIREME_RETURN_IF_ERROR(checkHosts(cluster, sweep));
+  TRIREME_RETURN_IF_ERROR(checkBandwidth(cluster, tier, sweep));
   const int64_t perBlock = perBlockOf(cluster, tier, sweep);
   std::erase_if(to.curves, [&](const spec::CollectiveCurve& curve) {
     return curve.kind == sweep.kind && curve.group == sweep.numRanks && curve.perBlock == perBlock;

@@ -32,6 +32,20 @@ int64_t membersInside(const GroupShape& shape, int64_t devices) {
   return membersInside(shape.inner, devices) * membersInside(shape.outer, devices);
 }
 
+// Where groups end within blocks: in that with the fewest, of those that have members of a group.
+// Groups begin at multiples of their extent.
+int64_t leastInside(const GroupDim& dim, int64_t devices) {
+  if (devices % dim.stride != 0) return 0;
+  return std::gcd(dim.size * dim.stride, devices) / dim.stride;
+}
+
+int64_t leastInside(const GroupShape& shape, int64_t devices) {
+  const int64_t inner = membersInside(shape.inner, devices);
+  const int64_t outer = membersInside(shape.outer, devices);
+  if (outer == shape.outer.size) return leastInside(shape.inner, devices) * outer;
+  return inner == shape.inner.size ? inner * leastInside(shape.outer, devices) : 0;
+}
+
 // The same of blocks that are unlike: in that with the fewest, of those that have members of a
 // group. Blocks end at multiples of unlike.unit.
 int64_t leastInside(const GroupDim& dim, const UnlikeBlocks& unlike) {
@@ -241,7 +255,7 @@ class LevelsOf {
       const int64_t block = blocks_.next();
       const bool hasAll = last || ranks_.all <= block;
       const int64_t inside = hasAll ? size_ : insideOf(block);
-      if (inside == 0) firstInside = std::min(firstInside, tier_);
+      if (inside < joined_) firstInside = std::min(firstInside, tier_);
       if (inside <= joined_ || (!hasAll && inside % joined_ != 0)) continue;
       const size_t tier = tier_++;
       isUneven_ = isUneven_ || (!hasAll && size_ % inside != 0);
@@ -252,11 +266,18 @@ class LevelsOf {
   }
 
  private:
-  // Members that every block has; where blocks are unlike, at least.
-  int64_t insideOf(int64_t block) const {
-    if (!blocks_.unlike()) return membersInside(shape_, block);
-    const int64_t inside = leastInside(shape_, *blocks_.unlike());
-    return inside == size_ ? inside : inside / joined_ * joined_;
+  // Members that every block has; where blocks are unlike, or groups end within them, at least: 0
+  // if some have no more than those that are joined already.
+  int64_t insideOf(int64_t block) {
+    if (const auto& unlike = blocks_.unlike()) {
+      const int64_t inside = leastInside(shape_, *unlike);
+      return inside == size_ ? inside : inside / joined_ * joined_;
+    }
+    if (const int64_t inside = membersInside(shape_, block); inside > 0) return inside;
+    const int64_t inside = leastInside(shape_, block) / joined_ * joined_;
+    if (inside <= joined_) return 0;
+    isUneven_ = true;
+    return inside;
   }
 
   const GroupShape& shape_;

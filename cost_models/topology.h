@@ -76,17 +76,18 @@ int64_t blockOf(size_t tier, const Ranks& ranks, const spec::ClusterSpec& cluste
 std::string partlyFilled(const plan::Plan& plan, const spec::ClusterSpec& cluster);
 
 // How a group lies over the tiers. A tier counts where one of its blocks has all ranks or where the
-// members fill its blocks evenly; otherwise the group is joined by the next tier, as if that tier's
-// links were not there but for neighbours within a block, whose links are those of the level where
-// they are slower (an upper bound of the time). Of blocks with a host more or less the tier counts
-// with the members that a block has at least, whose ports carry what the group sends out of it; the
-// product of sizes is no less than the group then. All groups of a kind communicate at once and
+// members fill its blocks evenly. Of blocks with a host more or less, and where groups end within
+// blocks, it counts with the members that a block has at least, whose ports carry what the group
+// sends out of it (an upper bound of the time); the product of sizes is no less than the group
+// then. Where that is one the group is joined by the next tier, as if that tier's links were not
+// there but for neighbours within a block, whose links are those of the level where they are
+// slower. All groups of a kind communicate at once and
 // each member uses its own device's link, which is what LinkTier::sustained() is.
 //
 //   tiers 8 and 64 devices,  2 of 8 ranks at stride 6: one block of 8      -> levels 2
 //   tiers 8 and 64 devices, 16 ranks at stride 4: 2 members per block of 8 -> levels 2, 8
-//   tiers 8 and 64 devices,  6 ranks at stride 1: 6 does not fill 8        -> levels 6 of tier 64
-//                            (some of these groups straddle two blocks)
+//   tiers 8 and 64 devices,  6 ranks at stride 1: 2 and 4 in some groups   -> levels 2, 3
+//   tiers 8 and 64 devices,  5 ranks at stride 1: 1 and 4 in some groups   -> levels 5 of tier 64
 //   racks of 72, hosts of 4, 148 ranks: 48 in a rack at least             -> levels 48, 4
 Levels levelsOf(const GroupShape& shape, const Ranks& ranks, const spec::ClusterSpec& cluster);
 // The tier of the innermost level. Requires more than one member.

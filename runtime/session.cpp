@@ -156,8 +156,7 @@ Status Session::Impl::openBackend(const std::optional<Bytes>& available) {
                     bundle.target.arch.empty() ? "hosts" : bundle.target.arch));
   if (!options.cudaGraphs)
     return invalidArgument("CUDA graphs are for GPUs, and the bundle is for hosts: there are none");
-  TRIREME_ASSIGN_OR_RETURN(SegmentCode code,
-                           SegmentCode::load(bundle, options.sharedObject, options.useReference));
+  TRIREME_ASSIGN_OR_RETURN(SegmentCode code, SegmentCode::load(bundle, options.useReference));
   HostOptions hostOptions{options.threadsPerRank, available};
   if (others != nullptr) hostOptions.onlyRank = firstRank;
   backend = std::make_unique<HostBackend>(std::move(code), hostOptions);

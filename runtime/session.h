@@ -31,7 +31,6 @@ struct SessionOptions {
   double timeoutSeconds = 60;       // of any one wait for a peer, or for a GPU to go on
   bool trace = false;               // record TraceEvents
   bool useReference = false;        // every op by its slow readable twin; ignores generated code
-  std::string sharedObject;         // path of kernels.so; empty: the bundle's bytes, if it has any
   std::optional<Bytes> memory;      // for all arenas; nothing: what the system has available
   FaultInjector* faults = nullptr;  // tests; not owned
   bool virtualRanks = false;        // of a CUDA bundle: all ranks on one GPU

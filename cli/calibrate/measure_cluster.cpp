@@ -110,7 +110,7 @@ Status Measurement::measureKernels() {
   bundle.sharedObject = std::move(compiled.sharedObject);
   bundle.target = std::move(compiled.target);
   TRIREME_ASSIGN_OR_RETURN(const runtime::SegmentCode code,
-                           runtime::SegmentCode::load(bundle, "", false));
+                           runtime::SegmentCode::load(bundle, false));
   std::vector<runtime::OperandMemory> memory(static_cast<size_t>(options_.numRanks));
   for (size_t i = 0; i < probes.size(); ++i) {
     const program::Segment& probe = probes[i];

@@ -13,6 +13,7 @@
 #include "cli/command_line.h"
 #include "cli/commands.h"
 #include "cli/flags.h"
+#include "cli/output/json_text.h"
 #include "cli/output/progress.h"
 #include "cli/output/tell.h"
 #include "cli/paths.h"
@@ -160,7 +161,6 @@ Result<std::unique_ptr<runtime::Session>> openSession(program::Bundle bundle,
   session.timesMatmuls = options.timesMatmuls.value_or(true);
   session.cacheFolder = cacheFolder(runtime::processEnvironment());
   session.processes = options.processes;
-  session.sharedObject = (std::filesystem::path(options.bundle) / "kernels.so").string();
   Result<std::unique_ptr<runtime::Session>> result =
       runtime::Session::create(std::move(bundle), std::move(session));
   if (!result.has_value()) return Error(result.error().withContext(options.bundle));
@@ -229,7 +229,7 @@ Status writeFiles(const RunOptions& options, RunReport& report, runtime::Session
 }
 
 std::string textOf(const RunReport& report, const RunOptions& options) {
-  if (options.json) return jsonReport(report).dump(2) + "\n";
+  if (options.json) return jsonText(jsonReport(report)) + "\n";
   return options.summary ? longReport(report) : shortReport(report);
 }
 

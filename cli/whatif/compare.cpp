@@ -9,6 +9,7 @@
 
 #include "cli/command_line.h"
 #include "cli/html_report/html_report.h"
+#include "cli/output/json_text.h"
 #include "cli/output/progress.h"
 #include "cli/output/table.h"
 #include "cli/output/wrap.h"
@@ -225,7 +226,7 @@ Result<int> runCompare(const CompareOptions& options) {
   const std::string title = fmt::format("{} and {}", difference.before.name, difference.after.name);
   TRIREME_RETURN_IF_ERROR(
       writeReport(options.report, {"difference", title, comparison.question, text}, json));
-  if (options.json) text = json.dump(2) + "\n";
+  if (options.json) text = jsonText(json) + "\n";
   fmt::print("{}", text);
   return kExitOk;
 }
@@ -287,7 +288,7 @@ Result<int> runWorth(const Answers& answers, const std::string& report, bool jso
   const std::string text = toTable(answers) + printTable(columns, rows);
   TRIREME_RETURN_IF_ERROR(writeReport(
       report, {"worth", answers.sweep.base.model.name, questionOf(answers), text}, list));
-  fmt::print("{}", json ? list.dump(2) + "\n" : text);
+  fmt::print("{}", json ? jsonText(list) + "\n" : text);
   return kExitOk;
 }
 

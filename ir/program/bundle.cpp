@@ -158,8 +158,7 @@ Result<Bundle> read(const std::string& folder) {
     TRIREME_ASSIGN_OR_RETURN(contents[i], readFile(folder, kFiles[i], files));
   }
   if (files.contains(kSharedObject)) {
-    auto object = readFile(folder, kSharedObject, files);
-    if (!object) return Error(object.error());
+    TRIREME_ASSIGN_OR_RETURN(bundle.sharedObject, readFile(folder, kSharedObject, files));
   }
   if (files.contains(kPtx)) {
     TRIREME_ASSIGN_OR_RETURN(bundle.ptx, readFile(folder, kPtx, files));

@@ -71,7 +71,7 @@ struct Bundle {
   std::vector<CompiledSegment> kernels;  // one per program.segments
   std::string planText, modelText;
   std::string summary;        // the plan in a line; empty in bundles of older versions
-  std::string sharedObject;   // bytes of kernels.so when writing; empty: none
+  std::string sharedObject;   // bytes of kernels.so; empty: none
   std::string ptx;            // kernels.ptx, for ptxTarget() of the targets; empty: none
   std::vector<Cubin> cubins;  // at most one per target, in their order
 };

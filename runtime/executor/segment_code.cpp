@@ -12,7 +12,8 @@
 namespace trireme::runtime {
 namespace {
 
-// A file without a name, for the loader to read from.
+// A file without a name, for the loader to read from: nobody can change it, as they can a bundle's,
+// whose bytes were checked when it was read.
 Result<int> memoryFile(const std::string& bytes) {
   const int fd = memfd_create("trireme-kernels", MFD_CLOEXEC);
   if (fd < 0) return Error(resourceExhausted("cannot create a memory file for the kernels"));
@@ -27,20 +28,30 @@ Result<int> memoryFile(const std::string& bytes) {
   return fd;
 }
 
-Result<void*> openLibrary(const std::string& path, const std::string& bytes) {
-  std::string name = path.find('/') == std::string::npos ? "./" + path : path;
-  int fd = -1;
-  if (path.empty()) {
-    TRIREME_ASSIGN_OR_RETURN(fd, memoryFile(bytes));
-    name = fmt::format("/proc/self/fd/{}", fd);
+class Library {
+ public:
+  static Result<std::shared_ptr<void>> open(const std::string& bytes) {
+    TRIREME_ASSIGN_OR_RETURN(const int fd, memoryFile(bytes));
+    const auto library = std::make_shared<Library>(fd);
+    library->handle_ = dlopen(fmt::format("/proc/self/fd/{}", fd).c_str(), RTLD_NOW | RTLD_LOCAL);
+    if (library->handle_ == nullptr)
+      return Error(invalidArgument(fmt::format("cannot load the bundle's kernels: {}", dlerror())));
+    return std::shared_ptr<void>(library, library->handle_);
   }
-  void* handle = dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL);
-  const char* reason = handle == nullptr ? dlerror() : nullptr;
-  if (fd >= 0) close(fd);
-  if (handle == nullptr)
-    return Error(invalidArgument(fmt::format("cannot load the bundle's kernels: {}", reason)));
-  return handle;
-}
+  explicit Library(int fd) : fd_(fd) {}
+  Library(const Library&) = delete;
+  Library& operator=(const Library&) = delete;
+  // The file last: while its number is taken no other library has the same name, for which the
+  // loader would give out this one.
+  ~Library() {
+    if (handle_ != nullptr) dlclose(handle_);
+    close(fd_);
+  }
+
+ private:
+  const int fd_;
+  void* handle_ = nullptr;
+};
 
 bool needsLibrary(const program::Bundle& bundle) {
   for (const program::CompiledSegment& segment : bundle.kernels)
@@ -51,10 +62,7 @@ bool needsLibrary(const program::Bundle& bundle) {
 
 }  // namespace
 
-void SegmentCode::CloseLibrary::operator()(void* handle) const { dlclose(handle); }
-
-Result<SegmentCode> SegmentCode::load(const program::Bundle& bundle,
-                                      const std::string& sharedObject, bool useReference) {
+Result<SegmentCode> SegmentCode::load(const program::Bundle& bundle, bool useReference) {
   SegmentCode code;
   code.program_ = &bundle.program;
   code.useReference_ = useReference;
@@ -65,8 +73,7 @@ Result<SegmentCode> SegmentCode::load(const program::Bundle& bundle,
                                              bundle.kernels.size(), numSegments)));
   if (!useReference && needsLibrary(bundle)) {
     TRIREME_RETURN_IF_ERROR(checkTarget(bundle.target));
-    TRIREME_ASSIGN_OR_RETURN(void* handle, openLibrary(sharedObject, bundle.sharedObject));
-    code.library_ = std::shared_ptr<void>(handle, CloseLibrary());
+    TRIREME_ASSIGN_OR_RETURN(code.library_, Library::open(bundle.sharedObject));
   }
   for (size_t i = 0; i < numSegments; ++i) {
     const program::Segment& segment = bundle.program.segments[i];

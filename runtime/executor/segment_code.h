@@ -15,12 +15,10 @@ namespace trireme::runtime {
 // Shared by all ranks; immutable after load().
 class SegmentCode {
  public:
-  // `bundle` must outlive the result. The shared object is the file `sharedObject`, or else the
-  // bundle's bytes. A segment without calls is executed op by op with library kernels; with
-  // `useReference` every segment is, with the references.
+  // `bundle` must outlive the result. A segment without calls is executed op by op with library
+  // kernels; with `useReference` every segment is, with the references.
   // kInvalidArgument: this machine lacks a CPU feature of the target, or a symbol is missing.
-  static Result<SegmentCode> load(const program::Bundle& bundle, const std::string& sharedObject,
-                                  bool useReference);
+  static Result<SegmentCode> load(const program::Bundle& bundle, bool useReference);
 
   struct Call {
     const program::KernelContext* context;
@@ -48,10 +46,7 @@ class SegmentCode {
   Status addCompiled(const program::Segment& segment, const program::CompiledSegment& compiled,
                      std::vector<Step>& steps);
 
-  struct CloseLibrary {
-    void operator()(void* handle) const;
-  };
-  std::shared_ptr<void> library_;
+  std::shared_ptr<void> library_;  // of dlopen()
   const program::Program* program_ = nullptr;
   std::vector<std::vector<Step>> segments_;
   size_t maxArguments_ = 0;

@@ -115,7 +115,6 @@ TEST_F(RunEnd, AGradientThatIsNotFiniteEndsTheRunAtTheNewestCheckpoint) {
   auto bundle = program::readBundle(good);
   ASSERT_TRUE(bundle.has_value()) << bundle.error().message();
   bundle->program.training.epsilon = 0;
-  bundle->sharedObject = readAll(good + "/kernels.so");
   const std::string without = path("without.bundle"), saved = path("ckpt");
   const std::string first = saved + "/step-00000001.safetensors";
   ASSERT_TRUE(program::writeBundle(*bundle, without).ok());

@@ -22,14 +22,15 @@ std::vector<int64_t> sizesOf(const GroupShape& shape, const Ranks& ranks,
 }
 using Sizes = std::vector<int64_t>;
 
-// 20 ranks, 5 on each of four hosts of 8: without that 8, 8 and 4, and all over the network.
+// 20 ranks, 5 on each of four hosts of 8: without that 8, 8 and 4, whose
+// ports are fewest.
 TEST(Blocks, AreAsManyRanksAsLaunchersStartOnAHost) {
   const spec::ClusterSpec nodes = small::cluster(64, 8);
   EXPECT_EQ(blockOf(0, {20, 1, 5}, nodes), 5);
   EXPECT_EQ(blockOf(0, {20, 1}, nodes), 8);
   EXPECT_EQ(sizesOf({{20, 1}}, {20, 1, 5}, nodes), (Sizes{5, 4}));
   EXPECT_EQ(sizesOf({{5, 4}}, {20, 4, 4}, nodes), (Sizes{5}));
-  EXPECT_EQ(sizesOf({{20, 1}}, {20, 1}, nodes), (Sizes{20}));
+  EXPECT_EQ(sizesOf({{20, 1}}, {20, 1}, nodes), (Sizes{4, 5}));
   EXPECT_EQ(sizesOf({{8, 1}}, {32, 8, 4}, nodes), (Sizes{4, 2}));  // groups of two hosts
   EXPECT_EQ(ranksOn(5, 20, 1, nodes).perHost, 5);
   EXPECT_EQ(ranksOn(8, 20, 1, nodes).perHost, 0);

@@ -171,7 +171,7 @@ TEST(EfficiencyOf, IsWhatLargeMessagesReachOfTheLineRate) {
   cluster.tiers[1].efficiency = 0.3;
   const Seconds after = collectiveTime(CollectiveKind::kAllGather, Bytes(1e9),
                                        levelsOf({{32, 1}}, {64, 1, 8}, cluster));
-  EXPECT_NEAR(after / before, 1 / 0.3, 0.01);
+  EXPECT_NEAR(after / before, 1 / 0.3, 0.02);
 
   NcclSweep inside = sweep;  // of one host, by its own links
   inside.numRanks = 8;

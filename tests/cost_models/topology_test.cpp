@@ -47,11 +47,37 @@ TEST(Levels, OneMemberPerNodeUsesTheOuterTierOnly) {
             BytesPerSecond(10e9));
 }
 
-// 6 does not fill 8: ranks 6..11 straddle two nodes, so all such groups pay the outer link.
+// Ranks 6..11 are two in one node and four in the next: two ports are all that leaves the first. Of
+// 5..9 three and two, of 15..19 one and four, so that one port is all.
 TEST(Levels, GroupsThatStraddleNodesPayTheOuterLink) {
   const Levels levels = levelsOf(GroupShape{{6, 1}}, {24, 6}, small::cluster(24, 8));
-  EXPECT_EQ(sizes(levels), (Sizes{6}));
-  EXPECT_EQ(levels[0].link.bandwidth, BytesPerSecond(10e9));
+  EXPECT_EQ(sizes(levels), (Sizes{2, 3}));
+  EXPECT_EQ(levels[1].link.bandwidth, BytesPerSecond(10e9));
+  EXPECT_EQ(levels[1].lie, Level::Lie::kUneven);
+  const Levels odd = levelsOf(GroupShape{{5, 1}}, {40, 5}, small::cluster(40, 8));
+  EXPECT_EQ(sizes(odd), (Sizes{5}));
+  EXPECT_EQ(odd[0].link.bandwidth, BytesPerSecond(10e9));
+  // 15 of every second rank: 30 end in the middle of 8, and leave two.
+  EXPECT_EQ(sizes(levelsOf(GroupShape{{30, 2}}, {120, 2}, small::cluster(120, 8))), (Sizes{2, 15}));
+}
+
+// Whatever the rank, no block that a group has members in has fewer than it counts with.
+TEST(Levels, GroupsThatStraddleNodesCountWithTheFewest) {
+  for (int64_t size = 2; size <= 24; ++size)
+    for (int64_t stride : {1, 2, 4, 8, 16}) {
+      const int64_t all = size * stride * 24;  // where groups end within nodes repeats by then
+      const Levels levels = levelsOf(GroupShape{{size, stride}}, {all, 1}, small::cluster(all, 8));
+      int64_t fewest = size;
+      for (int64_t first = 0; first < all; first += size * stride)
+        for (int64_t offset = 0; offset < stride; ++offset) {
+          std::map<int64_t, int64_t> members;
+          for (int64_t i = 0; i < size; ++i) ++members[(first + offset + i * stride) / 8];
+          for (const auto& [node, count] : members) fewest = std::min(fewest, count);
+        }
+      int64_t inside = 1;
+      if (levels.front().tier->devices == 8) inside = levels.front().size;
+      EXPECT_EQ(inside, fewest) << size << " of stride " << stride;
+    }
 }
 
 // Bridged pairs in nodes of 8.

@@ -101,6 +101,7 @@ TEST_F(BundleTest, RoundTrips) {
   EXPECT_EQ(back->planText, bundle.planText);
   EXPECT_EQ(back->modelText, bundle.modelText);
   EXPECT_EQ(contents("kernels.so"), bundle.sharedObject);
+  EXPECT_EQ(back->sharedObject, bundle.sharedObject);
   ASSERT_EQ(back->kernels.size(), bundle.kernels.size());
   for (size_t s = 0; s < bundle.kernels.size(); ++s)
     for (size_t c = 0; c < bundle.kernels[s].calls.size(); ++c) {

@@ -95,7 +95,7 @@ TEST(MeasureSegment, RunsTheSegment) {
   segment.temporary = {false, false, false};
   segment.ops = {{program::OpKind::kMatmul, {}, {0, 1}, {2}}};
   bundle.program.segments = {segment};
-  const auto code = SegmentCode::load(bundle, "", false);
+  const auto code = SegmentCode::load(bundle, false);
   ASSERT_TRUE(code.has_value());
   MeasuredRanks ranks(2, kWindow);
   ASSERT_TRUE(ranks.start().ok());
