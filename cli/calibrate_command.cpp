@@ -260,6 +260,8 @@ Result<int> readTests(const CalibrateOptions& options) {
         return Error(status.withContext(place));
       const Result<size_t> tier = tierOf(options, cluster, sweep);
       if (!tier.has_value()) return Error(tier.error().withContext(place));
+      if (const Status status = cost::checkBandwidth(cluster, *tier, sweep); !status.ok())
+        return Error(status.withContext(place));
       const Status added =
           cost::addSweep(cluster, *tier, sweep, fmt::format("nccl-tests, {}", place));
       if (!added.ok()) return Error(added.withContext(place));

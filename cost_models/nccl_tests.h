@@ -45,6 +45,10 @@ Result<std::vector<NcclSweep>> parseNcclTests(const std::string& text, const std
 // 0. Requires as many on every host.
 int64_t perBlockOf(const spec::ClusterSpec& cluster, size_t tier, const NcclSweep& sweep);
 
+// Switches that add up reach more of a link than its rate, by the count of nccl-tests; nothing many
+// times as much. kInvalidArgument: some point says so.
+Status checkBandwidth(const spec::ClusterSpec& cluster, size_t tier, const NcclSweep& sweep);
+
 // Puts the sweep, with `source`, into tiers[tier] in place of a curve of the same collective and
 // group. kInvalidArgument: the tier does not hold as many devices, a host has more ranks than
 // devices, or hosts have not as many ranks each.

@@ -64,6 +64,19 @@ TEST_F(CalibrateCommand, ATestOfSeveralHostsIsOfTheNetwork) {
                          "A100-SXM4-80GB'"});
 }
 
+// And one host does not.
+TEST_F(CalibrateCommand, ATestOfOneHostIsOfNoNetwork) {
+  expectRefusal(calibrate({"--nccl-tests", log, "--cluster", "dgx-a100", "--tier", "infiniband"}),
+                1, {"--tier infiniband joins hosts, and the test ran on one; nearest: nvlink"});
+}
+
+// It would be the source of the curve, and clusters are UTF-8.
+TEST_F(CalibrateCommand, AFileWhoseNameIsNoTextIsRefused) {
+  const std::string odd = write("odd\xff.txt", cost::kAllReduceOutput);
+  expectRefusal(calibrate({"--nccl-tests", odd, "--cluster", "dgx-a100"}), 1,
+                {"the file's name is no UTF-8: rename it"});
+}
+
 // A PCIe card has other links than an SXM module; not every name says what it is.
 TEST_F(CalibrateCommand, ATestOfOtherGpusIsRefused) {
   const auto testOn = [&](const std::string& gpu, const std::string& cluster) {

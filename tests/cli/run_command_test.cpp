@@ -45,6 +45,14 @@ struct Mounted {
 const std::vector<std::string> kEightRanks = {"--tp", "2", "--pp",         "2",
                                               "--dp", "2", "--microbatch", "2"};
 
+// Files may have any name, and JSON is UTF-8.
+TEST_F(RunCommand, NamesThatAreNoTextAreReplacedInJson) {
+  const std::string bundle = compile("od\xff", {"--gpus", "1"}), saved = path("sa\xffved");
+  const Outcome outcome = run(bundle, {"--steps", "1", "--json", "--save", saved});
+  expectSuccess(outcome);
+  EXPECT_THAT(nlohmann::json::parse(outcome.out).dump(), HasSubstr("sa\xef\xbf\xbdved"));
+}
+
 TEST_F(RunCommand, ResumingGivesTheLossesOfAnUninterruptedRun) {
   const std::string bundle = compile("eight", kEightRanks);
   expectSuccess(run(bundle, {"--steps", "6", "--metrics", path("whole.jsonl")}));

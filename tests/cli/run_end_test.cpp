@@ -94,6 +94,25 @@ TEST_F(RunEnd, DataThatTheNextStepCannotReadEndTheRunWithACheckpoint) {
   EXPECT_TRUE(fs::exists(saved + "/step-00000002.safetensors"));
 }
 
+// Of another bundle, or cut short: what runs is what was read and checked.
+TEST_F(RunEnd, KernelsThatAreOverwrittenMeanwhileChangeNothing) {
+  const std::string bundle = compile("tiny", {"--gpus", "1"});
+  const auto losses = [&](bool overwrites) {
+    auto session = runtime::Session::open(bundle, {});
+    EXPECT_TRUE(session.has_value()) << session.error().message();
+    if (overwrites) fs::resize_file(bundle + "/kernels.so", 0);
+    const auto tokens = runtime::TokenFiles::open({data}, {.sequenceLength = 16});
+    auto metrics = MetricsFile::open("", std::nullopt);
+    const auto result = train(**session, **tokens, *metrics, {.numSteps = 2});
+    EXPECT_TRUE(result.has_value()) << result.error().message();
+    std::vector<double> losses;
+    for (const runtime::StepResult& step : result->steps) losses.push_back(step.loss);
+    return losses;
+  };
+  const std::vector<double> before = losses(false);
+  EXPECT_EQ(losses(true), before);
+}
+
 // Somebody has tidied up.
 TEST_F(RunEnd, AFolderThatIsRemovedMeanwhileIsMadeAnewForTheCheckpoint) {
   const std::string bundle = compile("tiny", {"--gpus", "1"}), saved = path("a/ckpt");

@@ -72,6 +72,10 @@ TEST(ParseNcclTests, KnowsHostsAndGpus) {
     text = replaced(text, place, std::string(place) + " [0x07] NVIDIA A100-SXM4-80GB");
   EXPECT_THAT(parsed(text).ranksOnHosts, ::testing::ElementsAre(3, 1));
   EXPECT_EQ(parsed(text).gpu, "NVIDIA A100-SXM4-80GB");
+  std::string today = text;  // domain, bus and device
+  for (size_t at; (at = today.find("[0x07]")) != std::string::npos;)
+    today.replace(at, 6, "[0000:07:00]");
+  EXPECT_EQ(parsed(today).gpu, "NVIDIA A100-SXM4-80GB");
   EXPECT_THAT(messageOfLog(replaced(text, "device  2 [0x07] NVIDIA A100", "device  2 [0x07] H100")),
               HasSubstr("log.txt:7: GPU 'H100-SXM4-80GB' beside 'NVIDIA A100-SXM4-80GB'"));
 }
@@ -180,6 +184,19 @@ TEST(EfficiencyOf, IsWhatLargeMessagesReachOfTheLineRate) {
   inside.numRanks = 2;  // some of its links
   inside.ranksOnHosts = {2};
   EXPECT_FALSE(efficiencyOf(cluster, 0, inside).has_value());
+}
+
+// Hosts of 8 with 10 GB/s out for each device: 80 GB/s together. Switches may make some more of it.
+TEST(CheckBandwidth, RefusesWhatNoLinkOfTheTierReaches) {
+  const spec::ClusterSpec cluster = small::cluster(64, 8);
+  NcclSweep sweep;
+  sweep.numRanks = 64;
+  sweep.ranksOnHosts.assign(8, 8);
+  sweep.points = {{Bytes(1 << 20), BytesPerSecond(160e9)}};
+  EXPECT_TRUE(checkBandwidth(cluster, 1, sweep).ok());
+  sweep.points.push_back({Bytes(1 << 30), BytesPerSecond(1e15)});
+  EXPECT_THAT(checkBandwidth(cluster, 1, sweep).message(),
+              HasSubstr("1000000.0 GB/s with 1.00 GiB, where the links of tier"));
 }
 
 TEST(EfficiencyOf, IsNoneWhereItDoesNotFollow) {

@@ -23,6 +23,14 @@ TEST(EvenLayers, TheFirstVirtualStagesGetOneMore) {
                           ElementsAre(LayerRange{16, 7}), ElementsAre(LayerRange{23, 7})));
 }
 
+// The head first, then the embedding as well.
+TEST(EvenLayers, TheEndsMayHaveNone) {
+  EXPECT_THAT(evenLayers(3, 2, 2), ElementsAre(ElementsAre(LayerRange{0, 1}, LayerRange{2, 1}),
+                                               ElementsAre(LayerRange{1, 1}, LayerRange{3, 0})));
+  EXPECT_THAT(evenLayers(2, 2, 2), ElementsAre(ElementsAre(LayerRange{0, 0}, LayerRange{1, 1}),
+                                               ElementsAre(LayerRange{0, 1}, LayerRange{2, 0})));
+}
+
 TEST(EvenLayers, CoverEveryModelWithPartsThatDifferByOneAtMost) {
   for (int64_t layers = 1; layers <= 40; ++layers)
     for (int64_t pp = 1; pp <= 6; ++pp)

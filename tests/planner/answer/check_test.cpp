@@ -129,6 +129,20 @@ TEST(CheckPlan, DistanceAndBestChangeAgreeWithPrices) {
   }
 }
 
+// With the embedding and the head alone on the first and the last chunk there are two more.
+TEST(CheckPlan, KnowsPlansWithMoreChunksThanLayers) {
+  Query query = smallQuery(4, 6, 16);
+  query.stack.ownPrograms = false;
+  plan::Plan plan = small::plan(query.model, query.training, 1, 4, 1);
+  plan.stack = query.stack.name;
+  plan.schedule = plan::ScheduleKind::kInterleaved;
+  plan.virtualStages = 2;
+  plan.layers = plan::evenLayers(6, 4, 2);
+  const PlanCheck check = checked(plan, query);
+  ASSERT_TRUE(check.optimum);
+  EXPECT_GE(check.behind(), Seconds(0));
+}
+
 TEST(CheckPlan, SaysByHowManyBytesAPlanDoesNotFit) {
   Query query = smallQuery(4, 4, 8);
   const plan::Plan best = bestPlan(query);

@@ -461,6 +461,33 @@ TEST(Pins, TheFirstAndTheLastStageMayHaveNoLayers) {
               HasSubstr("(P8) layers: stage 1, chunk 0 has 0 layers; nearest: 1"));
 }
 
+// 126 layers, embedding and head are 128 virtual stages, as Llama 3 405B is cut: 8 of 16 stages.
+// (128 microbatches and the bubble of 15 chunks.) Own programs want a layer in each.
+TEST(Pins, TheFirstAndTheLastVirtualStageNeedNoLayers) {
+  Query query = computeBound(smallQuery(4, 6, 16));
+  query.stack.ownPrograms = false;
+  query.pins.tp = query.pins.dp = 1;
+  query.pins.pp = 4;
+  query.pins.microbatchSize = 1;
+  query.pins.virtualStages = 2;  // 8 of 6 layers
+  const auto found = searchPlan(query, modelCosts(query));
+  ASSERT_TRUE(found.has_value()) << found.error().message();
+  EXPECT_EQ(found->plan.layers, plan::evenLayers(6, 4, 2));
+  query.pins.virtualStages = std::nullopt;
+  const auto whole = searchPlan(query, modelCosts(query));
+  EXPECT_EQ(whole->plan.virtualStages, 2);
+  query.pins.virtualStages = 3;
+  EXPECT_THAT(
+      searchPlan(query, modelCosts(query)).error().message(),
+      HasSubstr("(P8) pp 4 x 3 virtual stages need a layer each but the first and the last, "
+                "the model has 6; nearest: pp 2"));
+  query.pins.virtualStages = 2;
+  query.stack.ownPrograms = true;
+  EXPECT_THAT(searchPlan(query, modelCosts(query)).error().message(),
+              HasSubstr("(P8) pp 4 x 2 virtual stages need a layer each, the model has 6; nearest: "
+                        "pp 3"));
+}
+
 // Not 8 x 1 layers, which is faster but answers another question.
 TEST(Pins, RelaxedLayersKeepTheirNumberOfStages) {
   Query query = smallQuery(8, 8, 8);

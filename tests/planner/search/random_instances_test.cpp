@@ -366,7 +366,10 @@ TEST(RandomInstances, TheSearchFindsWhatEnumerationFinds) {
     beyond += isBeyond;
     ASSERT_EQ(found->certificate.gap, 0) << "seed " << seed;
     ASSERT_EQ(found->gpusWithLayout, best.mostDevices) << "seed " << seed;
-    ASSERT_TRUE(isBeyond || isAsFast(found->stepOfMost, best.stepOfMost)) << "seed " << seed;
+    // With a cut beyond the space, which the winner on fewer devices need not have, it is faster.
+    const bool isFaster =
+        found->stepOfMost && best.stepOfMost && *found->stepOfMost < *best.stepOfMost;
+    ASSERT_TRUE(isFaster || isAsFast(found->stepOfMost, best.stepOfMost)) << "seed " << seed;
     uneven += best.isUneven;
     partly += best.isPartly;
     pinned += best.isPartly && query.pins.recomputeLayers;
