@@ -128,7 +128,8 @@ size_t tierBetweenStages(int64_t pipeline, const Ranks& ranks, const spec::Clust
   return tier;
 }
 
-// `sending`: ranks that send from a block of the tier before.
+// `sending`: ranks that send from a block of the tier before. What leaves several hosts together
+// leaves each by its own ports first.
 Link sharedLink(size_t tier, int64_t sending, const spec::ClusterSpec& cluster) {
   Link link = linkOf(cluster.tiers[tier]);
   if (tier == 0) return link;
@@ -136,6 +137,8 @@ Link sharedLink(size_t tier, int64_t sending, const spec::ClusterSpec& cluster) 
   const double crossing = std::min(block, static_cast<double>(sending));
   const BytesPerSecond shared = link.bandwidth * (block / crossing);
   link.bandwidth = std::max(link.bandwidth, std::min(shared, cluster.sustainedPair(tier)));
+  if (tier > 1 && cluster.tiers[tier - 1].devices > cluster.devicesPerHost())
+    link.bandwidth = std::min(link.bandwidth, sharedLink(tier - 1, sending, cluster).bandwidth);
   return link;
 }
 
