@@ -176,7 +176,7 @@ Result<size_t> tierOf(const CalibrateOptions& options, const spec::ClusterSpec& 
     names.push_back(cluster.tiers[tier].name);
     const bool isNamed = options.tier == names.back();
     if (isNamed && tier > 0 && sweep.ranksOnHosts.size() == 1 &&
-        cluster.tiers[tier - 1].devices >= sweep.numRanks)
+        cluster.tiers[tier - 1].devices >= std::max(sweep.numRanks, cluster.devicesPerHost()))
       return Error(
           invalidArgument(fmt::format("--tier {} joins hosts, and the test ran on one; nearest: {}",
                                       options.tier, cluster.tiers[tier - 1].name)));

@@ -135,15 +135,19 @@ double gatheredBytes(const spec::ModelSpec& model, const plan::Plan& plan,
 }
 
 // Of the first chunk and the last one, which need the loader's tensors.
-double maskBytes(const plan::Plan& plan, size_t stage) {
+double maskBytes(const plan::Plan& plan, const spec::StackDescription& stack, size_t stage) {
   const double length = asDouble(plan.training.sequenceLength);
   const double mask = length * length * asDouble(plan.microbatchSize);
   const bool isFirst = stage == 0, isLast = stage + 1 == plan.layers.size();
   if (!isFirst && !isLast) return 0;
-  if (plan.recompute != plan::Recompute::kFull) return mask;
+  const double toCut = plan.cp > 1 ? mask : 0, part = mask / asDouble(plan.cp);
+  const bool isArgument = plan.recompute == plan::Recompute::kFull ||
+                          (plan.recompute == plan::Recompute::kSelective &&
+                           stack.selective == spec::SelectiveRecompute::kAttention);
+  if (!isArgument) return toCut + part;
   const std::vector<int64_t> alive = peakSlots(plan.schedule, plan.pp, plan.virtualStages,
                                                plan.numMicrobatches(), static_cast<int64_t>(stage));
-  return mask * asDouble(isFirst ? alive.front() : alive.back());
+  return toCut + part * asDouble(isFirst ? alive.front() : alive.back());
 }
 
 // Beside what microbatches in flight keep.
@@ -153,7 +157,7 @@ double workingBytes(const DescribedBlocks& blocks, const spec::ModelSpec& model,
   if (recomputesActivations(plan, stack)) beside = std::max(beside, 1.0);
   double bytes = beside * layerBytes(model, plan, stack, true);
   bytes += gatheredBytes(model, plan, stack);
-  if (stack.loaderMasks) bytes += maskBytes(plan, stage);
+  if (stack.loaderMasks) bytes += maskBytes(plan, stack, stage);
   if (stage + 1 == plan.layers.size())
     bytes += tokensOf(plan) * asDouble(plan::paddedVocab(plan, model)) / asDouble(plan.tp) *
              (stack.logitBytes > 0 ? stack.logitBytes : elementBytes(plan) + 2 * 4);

@@ -73,8 +73,9 @@ Bytes leastDescribedReserve(int64_t tp, int64_t pp, int64_t dp, const spec::Clus
 //                  gathered and a gradient that is to be scattered, each T h; logits of one
 //                  microbatch on the last stage; with sharded parameters those of two layers,
 //                  gathered, or where keepsWhole() those of the stage and their gradients; the
-//                  loader's mask, b s^2, which full recomputation keeps while a microbatch is in
-//                  flight (arguments of a checkpoint). Or, if
+//                  loader's mask, b s^2 / cp, and with cp > 1 the whole from which it is cut; full
+//                  recomputation and that of attention keep it while a microbatch is in flight
+//                  (arguments of a checkpoint). Or, if
 //                  that is more, the gradients in f32 that the optimizer's step takes, when all
 //                  else of this is gone
 //   reserve        describedReserve(), and the description's fragmentation of all the rest

@@ -94,10 +94,11 @@ std::string Config::text(const std::string& name, const std::string& absent) {
 }
 
 std::string Config::choice(const std::string& name, const std::vector<std::string>& choices,
-                           const std::string& absent, const std::vector<std::string>& unpriced) {
+                           const std::string& absent, const std::vector<std::string>& unpriced,
+                           const std::string& nearest) {
   const std::string given = text(name, absent);
   if (!has(name) || isIn(choices, given)) return given;
-  fail(name, whyNotAmong(given, choices, absent, unpriced));
+  fail(name, whyNotAmong(given, choices, nearest.empty() ? absent : nearest, unpriced));
   return absent;
 }
 

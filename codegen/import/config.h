@@ -39,9 +39,10 @@ class Config {
   double real(const std::string& name, double absent);
   bool isOn(const std::string& name, bool absent);
   std::string text(const std::string& name, const std::string& absent);
-  // `unpriced`: other values that the program takes.
+  // `unpriced`: other values that the program takes, to which `nearest` is (or `absent`).
   std::string choice(const std::string& name, const std::vector<std::string>& choices,
-                     const std::string& absent, const std::vector<std::string>& unpriced = {});
+                     const std::string& absent, const std::vector<std::string>& unpriced = {},
+                     const std::string& nearest = "");
 
   // "file:line:column: name message", or without a place if there is no such setting.
   void fail(const std::string& name, const std::string& message);

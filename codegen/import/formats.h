@@ -33,9 +33,9 @@ std::string plainJson(std::string text);
 plan::Plan planFor(const spec::ModelSpec& model, const char* stack);
 
 // Of a value that is not among those that are priced: that it cannot be, as it is one that the
-// program takes, or the nearest ones.
+// program takes, to which `nearest` is; or the nearest ones.
 std::string whyNotAmong(const std::string& given, const std::vector<std::string>& choices,
-                        const std::string& usual, const std::vector<std::string>& unpriced);
+                        const std::string& nearest, const std::vector<std::string>& unpriced);
 
 // kInvalidArgument: `missing` is not empty; one message names all of it.
 Status askFor(const std::string& file, const std::vector<std::string>& missing);

@@ -55,10 +55,10 @@ Result<plan::Plan> parseOwn(const std::string& text, const std::string& file) {
 }  // namespace
 
 std::string whyNotAmong(const std::string& given, const std::vector<std::string>& choices,
-                        const std::string& usual, const std::vector<std::string>& unpriced) {
+                        const std::string& nearest, const std::vector<std::string>& unpriced) {
   const std::string value = spec::quoteForMessage(given);
   if (isIn(unpriced, given))
-    return fmt::format("is {}, which cannot be priced; nearest: {}", value, usual);
+    return fmt::format("is {}, which cannot be priced; nearest: {}", value, nearest);
   return fmt::format("is {}{}", value, spec::suggestion(given, choices));
 }
 
@@ -117,7 +117,7 @@ std::string setWidths(const Imported& imported, const std::string& file,
   const ParameterWidths& widths = imported.widths;
   spec::StackDescription& bytes = stack.description;
   const spec::StackDescription before = bytes;
-  bytes.loaderMasks = bytes.loaderMasks || imported.loaderMasks;
+  if (imported.framework == Framework::kMegatron) bytes.loaderMasks = imported.loaderMasks;
   bytes.gradientBytes = widths.gradient.value_or(bytes.gradientBytes);
   if (widths.gradient) {
     bytes.bf16GradientBytes = 0;
@@ -159,6 +159,7 @@ std::vector<std::string> setOverlap(const Imported& imported, spec::StackProfile
     if (switches.empty() || switches.back() != missing) switches.push_back(missing);
   };
   if (!isOfProgram(imported, stack)) return switches;
+  if (imported.exposesTransfers) stack.description.transferExposed = 1;
   expose(imported.missing.gradients, stack.description.gradientExposed);
   expose(imported.missing.gathers, stack.description.gatherExposed);
   return switches;

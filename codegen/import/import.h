@@ -32,6 +32,7 @@ struct Imported {
   ParameterWidths widths;
   MissingOverlap missing;
   bool loaderMasks = false;            // StackDescription::loaderMasks
+  bool exposesTransfers = false;       // between stages: none runs beside computation
   std::optional<Framework> framework;  // whose file it is; absent: a plan of ours
   int64_t ranksPerHost = 0;            // that its launcher starts on each; 0: it is not said
   std::vector<std::string> unpriced;   // settings that say nothing of the plan, or are not known

@@ -36,7 +36,7 @@ struct Source {
 };
 
 // Part of every run, and of no plan.
-constexpr std::array<std::string_view, 56> kNeutralFlags = {
+constexpr std::array<std::string_view, 55> kNeutralFlags = {
     "--accumulate-allreduce-grads-in-fp32",
     "--train-iters",
     "--ckpt-format",
@@ -91,7 +91,6 @@ constexpr std::array<std::string_view, 56> kNeutralFlags = {
     "--profile-step-end",
     "--tiktoken-pattern",
     "--no-mmap-bin-files",
-    "--no-overlap-p2p-communication",  // all of a transfer is felt
     "--no-scatter-gather-tensors-in-pipeline"};
 
 constexpr const char* kCheckpointArgs = "--use-checkpoint-args";
@@ -277,7 +276,7 @@ void checkModel(Flags& flags, const ModelSpec& m) {
   checkSwitch(flags, "--add-qkv-bias", m.qkvBias && !m.linearBias);
   const std::string position =
       flags.choice("--position-embedding-type", {"learned_absolute", "rope"}, "learned_absolute",
-                   {"mrope", "yarn", "relative", "none"});
+                   {"mrope", "yarn", "relative", "none"}, isRotary ? "rope" : "learned_absolute");
   const bool isSwitched = flags.has("--use-rotary-position-embeddings");  // the older flag
   const bool asksRotary = position == "rope" || isSwitched;
   expect(flags, "--position-embedding-type", asksRotary == isRotary, position,
@@ -385,8 +384,8 @@ void readMask(Flags& flags, const spec::TrainingSpec& t, int64_t microbatchSize,
   if (bytes < kTold) return;
   imported.notes.push_back(fmt::format(
       "--no-create-attention-mask-in-dataloader is missing: the loader makes an attention mask of "
-      "{} for every microbatch, on the first and last stage, and full recomputation keeps it while "
-      "the microbatch is in flight; its memory is counted, for the optimum as well",
+      "{} for every microbatch, on the first and last stage, which recomputation keeps while the "
+      "microbatch is in flight; stacks of Megatron count its memory, for the optimum as well",
       formatBytes(Bytes(bytes))));
 }
 
@@ -660,7 +659,8 @@ Result<std::optional<Imported>> importRun(const ShellRun& run, const SlurmNumber
   readMask(flags, imported.plan.training, flags.count("--micro-batch-size", 1), imported);
   for (const auto& [name, what] : kPricedOtherwise)
     if (flags.has(name)) imported.notes.push_back(fmt::format("{}: {}", name, what));
-  for (const char* name : {"--rampup-batch-size", "--train-samples", "--lr-decay-samples"})
+  for (const char* name :
+       {"--rampup-batch-size", "--train-samples", "--lr-decay-samples", "--lr-warmup-samples"})
     if (flags.isGiven(name) && flags.isGiven("--train-iters"))
       imported.notes.push_back(
           fmt::format("Megatron refuses {} beside --train-iters, and will not start", name));
@@ -676,6 +676,11 @@ Result<std::optional<Imported>> importRun(const ShellRun& run, const SlurmNumber
   readPlan(flags, source.model, ranks.all, imported);
   imported.missing = missingOverlap(flags);
   imported.plan.stack = stackOf(flags, imported.plan);
+  imported.exposesTransfers = flags.has("--no-overlap-p2p-communication");
+  if (imported.exposesTransfers && imported.plan.virtualStages > 1)
+    imported.notes.emplace_back(
+        "--no-overlap-p2p-communication: transfers between stages are counted in full, for the "
+        "optimum as well");
   TRIREME_RETURN_IF_ERROR(flags.verdict());
   imported.unpriced = flags.unused();
   return imported;

@@ -251,10 +251,12 @@ double Flags::real(const std::string& name, double absent) {
 }
 
 std::string Flags::choice(const std::string& name, const std::vector<std::string>& choices,
-                          const std::string& absent, const std::vector<std::string>& unpriced) {
+                          const std::string& absent, const std::vector<std::string>& unpriced,
+                          const std::string& nearest) {
   const std::optional<std::string> given = text(name);
   if (!given) return absent;
-  if (!isIn(choices, *given)) fail(name, whyNotAmong(*given, choices, absent, unpriced));
+  if (!isIn(choices, *given))
+    fail(name, whyNotAmong(*given, choices, nearest.empty() ? absent : nearest, unpriced));
   return *given;
 }
 

@@ -33,9 +33,10 @@ class Flags {
   int64_t count(const std::string& name, int64_t absent);
   // A number of at least 0.
   double real(const std::string& name, double absent);
-  // `unpriced`: other values that the program takes.
+  // `unpriced`: other values that the program takes, to which `nearest` is (or `absent`).
   std::string choice(const std::string& name, const std::vector<std::string>& choices,
-                     const std::string& absent, const std::vector<std::string>& unpriced = {});
+                     const std::string& absent, const std::vector<std::string>& unpriced = {},
+                     const std::string& nearest = "");
 
   // The line is that of the command if it has no such flag.
   void fail(const std::string& name, const std::string& message);

@@ -297,8 +297,9 @@ void noteFilter(Config& config, std::vector<std::string>& notes) {
       "{} is {}: priced as [\"output\"], with all products of layers in fp8 and that of the output "
       "in 16 bits",
       config.spelled(key),
-      node ? fmt::format("[\"{}\"]", fmt::join(names, "\", \""))
-           : std::string("missing, which puts the output in fp8 as well")));
+      !names.empty()
+          ? fmt::format("[\"{}\"]", fmt::join(names, "\", \""))
+          : fmt::format("{}, which puts the output in fp8 as well", node ? "[]" : "missing")));
 }
 
 void noteExchange(Config& config, int64_t cp, std::vector<std::string>& notes) {

@@ -131,7 +131,7 @@ struct StackDescription {
   // that share tensors along the sequence: six gathers of the products' operands, four reductions.
   bool keepsLayerBuffers = false;
   // Whether the loader makes an attention mask for every microbatch, a byte for each pair of
-  // positions of a sequence, on the first and the last stage.
+  // positions of a sequence, on the first and the last stage; ranks of cp keep a part of it.
   bool loaderMasks = false;
 
   // Of a program that waits for the device now and then, so that the CPU cannot run ahead for long,

@@ -88,7 +88,7 @@ class Changes {
   }
   void addSchedule(ScheduleKind schedule, int64_t virtualStages) {
     if (schedule == plan_.schedule && virtualStages == plan_.virtualStages) return;
-    if (plan_.pp * virtualStages > mostChunks_) return;
+    if (!hasLayersFor(plan_.pp, virtualStages)) return;
     Plan changed = plan_;
     changed.schedule = schedule;
     changed.virtualStages = virtualStages;
@@ -232,7 +232,7 @@ class Changes {
       changed.virtualStages = 1;
       changed.scatterGather = false;
     }
-    if (changed.pp * changed.virtualStages > mostChunks_) return;
+    if (!hasLayersFor(changed.pp, changed.virtualStages)) return;
     const std::string chosen = fmt::format("{}", plan_.*degree);
     const std::string other = fmt::format("{}", value);
     std::string also = fmt::format("dp {}", dp);
@@ -259,6 +259,11 @@ class Changes {
     if (batch % dp != 0 || batch / dp % now == 0) return false;
     while (batch / dp % changed.microbatchSize != 0) --changed.microbatchSize;
     return true;
+  }
+  // As plans of the space have them (forEachPlan).
+  bool hasLayersFor(int64_t pp, int64_t virtualStages) const {
+    const int64_t layers = numLayers();
+    return pp <= layers && pp * virtualStages <= (virtualStages > 1 ? mostChunks_ : layers);
   }
   int64_t numLayers() const {
     int64_t count = 0;

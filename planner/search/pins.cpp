@@ -100,9 +100,10 @@ Status layersAreEnough(const Query& query) {  // (P8)
   const int64_t most = chunks > 1 && pp > 1 ? mostChunks(query) : layers;
   if (pp <= layers && chunks <= most / pp) return {};
   const int64_t leastPp = chunks > 1 ? 2 : 1;  // (P6)
-  const std::string hint = most / chunks >= leastPp
-                               ? fmt::format("pp {}", std::min(most / chunks, layers))
-                               : fmt::format("{} virtual stages", most / leastPp);
+  const std::string hint =
+      most / chunks >= leastPp
+          ? fmt::format("pp {}", std::min(most / chunks, layers))
+          : fmt::format("{} virtual stage{}", most / leastPp, most / leastPp == 1 ? "" : "s");
   return infeasible(fmt::format(
       "(P8) pp {} x {} virtual stage{} need a layer each{}, the model has {}; nearest: {}", pp,
       chunks, chunks == 1 ? "" : "s", most > layers ? " but the first and the last" : "", layers,

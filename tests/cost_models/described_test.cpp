@@ -246,6 +246,14 @@ TEST(DescribedMemory, HasTheMasksOfTheLoaderOnTheFirstAndTheLastStage) {
   EXPECT_THAT(ofStages(), testing::ElementsAre(1, 0, 0, 1));
   plan.recompute = plan::Recompute::kFull;
   EXPECT_THAT(ofStages(), testing::ElementsAre(4, 0, 0, 1));
+  plan.recompute = plan::Recompute::kSelective;
+  EXPECT_THAT(ofStages(), testing::ElementsAre(4, 0, 0, 1));
+  stack.selective = spec::SelectiveRecompute::kEveryOther;
+  EXPECT_THAT(ofStages(), testing::ElementsAre(1, 0, 0, 1));
+  plan.cp = 2;  // of the whole
+  EXPECT_THAT(ofStages(), testing::ElementsAre(1 + 0.5, 0, 0, 1 + 0.5));
+  plan.recompute = plan::Recompute::kFull;
+  EXPECT_THAT(ofStages(), testing::ElementsAre(1 + 4 * 0.5, 0, 0, 1 + 0.5));
 }
 
 // Megatron overlaps transfers of interleaved stages alone.

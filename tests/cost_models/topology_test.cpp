@@ -57,7 +57,7 @@ TEST(Levels, GroupsThatStraddleNodesPayTheOuterLink) {
   const Levels odd = levelsOf(GroupShape{{5, 1}}, {40, 5}, small::cluster(40, 8));
   EXPECT_EQ(sizes(odd), (Sizes{5}));
   EXPECT_EQ(odd[0].link.bandwidth, BytesPerSecond(10e9));
-  // 15 of every second rank: 30 end in the middle of 8, and leave two.
+  // 30 of every second rank: 60 end in the middle of 8, and leave two.
   EXPECT_EQ(sizes(levelsOf(GroupShape{{30, 2}}, {120, 2}, small::cluster(120, 8))), (Sizes{2, 15}));
 }
 

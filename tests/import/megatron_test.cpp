@@ -199,7 +199,10 @@ TEST(ImportMegatron, NamesTheMaskThatTheLoaderMakes) {
   const std::string without = "--no-create-attention-mask-in-dataloader ";
   const auto isCounted = [&](const std::string& more) {
     spec::StackProfile stack = spec::loadStack("megatron-core").value();
-    EXPECT_EQ(setWidths(read(more), "run.sh", stack), "");
+    stack.description.loaderMasks = true;  // whatever the profile says
+    Imported imported = read(more);
+    imported.framework = Framework::kMegatron;
+    EXPECT_EQ(setWidths(imported, "run.sh", stack), "");
     return stack.description.loaderMasks;
   };
   EXPECT_TRUE(isCounted(""));
@@ -288,6 +291,8 @@ TEST(ImportMegatron, WithoutItsSwitchesNothingOverlaps) {
   spec::StackProfile nemo = spec::loadStack("nemo").value();
   EXPECT_THAT(setOverlap(read(both), nemo), ElementsAre());
   EXPECT_EQ(nemo, spec::loadStack("nemo").value());
+  setOverlap(read(both + " --no-overlap-p2p-communication"), nemo);
+  EXPECT_EQ(nemo.description.transferExposed, 1);
   EXPECT_THAT(setOverlap(read(""), nemo), ElementsAre(_, _));
   spec::StackProfile users = shipped;
   users.name = "ours";

@@ -166,6 +166,8 @@ TEST(ImportTorchtitan, NotesProductsInAnotherFormat) {
   };
   EXPECT_THAT(notes("filter_fqns = [\"output\"]"), ElementsAre());
   EXPECT_THAT(notes(""), ElementsAre(HasSubstr("filter_fqns is missing, which puts the output")));
+  EXPECT_THAT(notes("filter_fqns = []"),
+              ElementsAre(HasSubstr("filter_fqns is [], which puts the output in fp8 as well")));
   EXPECT_THAT(notes("filter_fqns = \"attention,output\""),
               ElementsAre(HasSubstr("float8.filter_fqns is [\"attention\", \"output\"]: priced")));
 }

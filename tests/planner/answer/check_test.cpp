@@ -141,6 +141,11 @@ TEST(CheckPlan, KnowsPlansWithMoreChunksThanLayers) {
   const PlanCheck check = checked(plan, query);
   ASSERT_TRUE(check.optimum);
   EXPECT_GE(check.behind(), Seconds(0));
+  query.model.numLayers = 2;  // and no change has more stages than layers
+  plan = small::plan(query.model, query.training, 1, 2, 2);
+  plan.stack = query.stack.name;
+  for (const Alternative& a : checked(plan, query).explanation.alternatives)
+    EXPECT_LE(a.plan.pp, 2) << a.choice << " " << a.other;
 }
 
 TEST(CheckPlan, SaysByHowManyBytesAPlanDoesNotFit) {
