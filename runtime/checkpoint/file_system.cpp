@@ -19,7 +19,11 @@ Status errorOf(int error, const std::string& path, StatusCode otherwise) {
   const bool full = error == ENOSPC || error == EDQUOT || error == EFBIG;
   const bool out = full || error == EMFILE || error == ENFILE || error == ENOMEM;
   return {out ? StatusCode::kResourceExhausted : otherwise,
-          fmt::format("{}: {}{}", path, full ? "the disk is full: " : "", std::strerror(error))};
+          fmt::format("{}: {}{}", path,
+                      error == EFBIG ? "beyond the limit (ulimit -f): "
+                      : full         ? "the disk is full: "
+                                     : "",
+                      std::strerror(error))};
 }
 
 class Descriptor {

@@ -6,7 +6,10 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <cstring>
 
+#include "ir/base/format.h"
 #include "runtime/executor/cpu_features.h"
 
 namespace trireme::runtime {
@@ -20,8 +23,11 @@ Result<int> memoryFile(const std::string& bytes) {
   for (size_t done = 0; done < bytes.size();) {
     const ssize_t n = write(fd, bytes.data() + done, bytes.size() - done);
     if (n <= 0) {
+      const std::string reason = std::strerror(errno);
       close(fd);
-      return Error(resourceExhausted("cannot write the kernels to memory"));
+      return Error(resourceExhausted(
+          fmt::format("cannot keep the kernels, {}, in memory: {}; is there a limit (ulimit -f)?",
+                      formatBytes(Bytes(static_cast<double>(bytes.size()))), reason)));
     }
     done += static_cast<size_t>(n);
   }

@@ -257,7 +257,7 @@ TEST_F(ExportCommand, PlansForAProgramFillTheirNodesAlike) {
       planned({"--gpus", gpus, "--batch", batch, "--for", framework});
       expectSuccess(runTrireme({"export", path("n.yaml"), "--to", framework, "--steps", "10"}));
     }
-  planned({"--gpus", "20", "--batch", "60", "--stack", "nemo", "--tp", "2"});
+  planned({"--gpus", "20", "--batch", "60", "--stack", "nemo", "--tp", "2", "--pp", "2"});
   ASSERT_THAT(readAll(path("n.yaml")),
               HasSubstr("\ntp: 2\npp: 2\ncp: 1\nep: 1\ndp_replicate: 1\ndp_shard: 5\n"));
   expectRefusal(

@@ -196,11 +196,15 @@ TEST_F(RunCommand, AnotherModelsConfigIsRefusedWithTheKeyThatDiffers) {
 // Without a handler the signal would end the run without a word.
 TEST_F(RunCommand, AFileAboveTheLimitIsAnError) {
   const std::string bundle = compile("tiny", {"--gpus", "1"}), err = path("err");
-  const std::string command = "ulimit -f 8; '" + std::string(TRIREME_BINARY) + "' run '" + bundle +
-                              "' --data '" + data + "' --steps 1 --save '" + path("a") + "' 2> '" +
-                              err + "'";
-  EXPECT_EQ(WEXITSTATUS(std::system(command.c_str())), 1);
-  EXPECT_THAT(readAll(err), HasSubstr("File too large"));
+  const auto errorOf = [&](const std::string& limit) {
+    const std::string command = "ulimit -f " + limit + "; '" + std::string(TRIREME_BINARY) +
+                                "' run '" + bundle + "' --data '" + data + "' --steps 1 --save '" +
+                                path("a") + "' 2> '" + err + "'";
+    EXPECT_EQ(WEXITSTATUS(std::system(command.c_str())), 1);
+    return readAll(err);
+  };
+  EXPECT_THAT(errorOf("256"), HasSubstr("beyond the limit (ulimit -f): File too large"));
+  EXPECT_THAT(errorOf("8"), HasSubstr("in memory: File too large; is there a limit (ulimit -f)?"));
 }
 
 // Four steps in the file, the checkpoint after two: the file ends up with every step once.
