@@ -1,4 +1,5 @@
 // Costs of programs that Trireme does not make: products, attention, blocks, memory.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cmath>

@@ -3,6 +3,8 @@
 // document in options/. TRIREME_UPDATE_GOLDEN=1 writes the golden files anew.
 #include "codegen/export/export.h"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
