@@ -66,7 +66,8 @@ TEST(Levels, GroupsThatStraddleNodesCountWithTheFewest) {
   for (int64_t size = 2; size <= 24; ++size)
     for (int64_t stride : {1, 2, 4, 8, 16}) {
       const int64_t all = size * stride * 24;  // where groups end within nodes repeats by then
-      const Levels levels = levelsOf(GroupShape{{size, stride}}, {all, 1}, small::cluster(all, 8));
+      const spec::ClusterSpec cluster = small::cluster(all, 8);
+      const Levels levels = levelsOf(GroupShape{{size, stride}}, {all, 1}, cluster);
       int64_t fewest = size;
       for (int64_t first = 0; first < all; first += size * stride)
         for (int64_t offset = 0; offset < stride; ++offset) {
