@@ -462,7 +462,7 @@ TEST(Pins, TheFirstAndTheLastStageMayHaveNoLayers) {
 }
 
 // 126 layers, embedding and head are 128 virtual stages, as Llama 3 405B is cut: 8 of 16 stages.
-// (128 microbatches and the bubble of 15 chunks.) Own programs want a layer in each.
+// Own programs want a layer in each.
 TEST(Pins, TheFirstAndTheLastVirtualStageNeedNoLayers) {
   Query query = computeBound(smallQuery(4, 6, 16));
   query.stack.ownPrograms = false;
