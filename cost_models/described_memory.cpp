@@ -39,6 +39,23 @@ double scoreBytes(const spec::ModelSpec& model, const plan::Plan& plan) {
          asDouble(plan.tp) * perScore;
 }
 
+// What single operators keep of a layer beside what fused ones do.
+double eagerBytes(const spec::ModelSpec& m, const plan::Plan& plan,
+                  const spec::StackDescription& stack) {
+  constexpr double kF32 = 4;
+  double bytes = 0;
+  if (stack.eagerLayers) {
+    const double repeated = 2 * asDouble((m.numHeads - m.numKvHeads) * m.headSize);
+    const double factor = m.activation == spec::ActivationKind::kSwiGlu ? asDouble(m.ffnSize) : 0.0;
+    bytes += tokensOf(plan) * (repeated + factor) * elementBytes(plan) / asDouble(plan.tp);
+  }
+  // A stream in f32 is kept itself.
+  if (stack.eagerNorms && m.norm == spec::NormKind::kRmsNorm && elementBytes(plan) < kF32 &&
+      !autocasts(plan, stack))
+    bytes += 2 * borderBytes(m, plan) * (kF32 / elementBytes(plan));
+  return bytes;
+}
+
 // A layer in full, without recomputation.
 double layerBytes(const spec::ModelSpec& m, const plan::Plan& plan,
                   const spec::StackDescription& stack, bool keepsScores) {
@@ -55,7 +72,7 @@ double layerBytes(const spec::ModelSpec& m, const plan::Plan& plan,
     bytes += tokens * heads / t - 2 * borderBytes(m, plan) * (e - 1) / e -
              tokens * asDouble(m.ffnSize) * (e - 1) / t;
   if (keepsScores && !spec::isFlash(stack.attention)) bytes += scoreBytes(m, plan);
-  return bytes;
+  return bytes + eagerBytes(m, plan, stack);
 }
 
 // What a layer keeps with selective recomputation by operators: its input, queries, values, the
@@ -190,7 +207,9 @@ double bucketBytes(const plan::Plan& plan, const spec::StackDescription& stack) 
 
 double f8CopyBytes(const plan::Plan& plan, const spec::StackDescription& stack) {
   if (spec::linearFormat(plan.training) != MathFormat::kF8) return 0;
-  const bool isShared = plan.stateSharding != plan::StateSharding::kNone;
+  // One rank has nothing to share, and the software keeps parameters as it would among several.
+  const bool isShared =
+      plan.stateSharding != plan::StateSharding::kNone || groupSize(dataGroup(plan)) == 1;
   return stack.gathersF8 && isShared ? 0 : stack.f8CopyBytes;
 }
 

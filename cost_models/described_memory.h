@@ -37,6 +37,10 @@ double f8CopyBytes(const plan::Plan& plan, const spec::StackDescription& stack);
 //   f8      with keepsNarrow the inputs of products (two norms' results and the activation's) take
 //           one byte, and attention's result is there in both forms
 //   autocast   the residual stream, 2 h of both, in f32
+//   eager      with eagerLayers f of a gated MLP and 2 (a d - kv) of repeated keys and values more,
+//              all divided by tp; with eagerNorms T 2 h in f32 more (Llama 2 7B, 4,096 tokens:
+//              (2 f + 8 h) x 4,096 x 32 = 7.18 GB; PyTorch took 47.45 GB uncompiled, 40.21
+//              compiled: github.com/Lightning-AI/lightning-thunder/pull/940)
 // Selective recomputation of every other layer: half of this and half of a layer's input; by
 // operators: T (2 h) and T (2 q + kv + f) / tp. With full recomputation only the layer's input.
 Bytes keptByLayer(const spec::ModelSpec& model, const plan::Plan& plan,

@@ -111,7 +111,7 @@ constexpr FrameworkInfo kInfos[] = {
      {}},
     {"accelerate",
      "Accelerate's FSDP",
-     "composer-fsdp",
+     "accelerate",
      kAccelerateChoices,
      kPlainPrecisions,
      {},

@@ -16,6 +16,7 @@ constexpr std::array kFamilies = {Family{"megatron-core", Framework::kMegatron},
                                   Family{"nemo", Framework::kNemo},
                                   Family{"torchtitan", Framework::kTorchtitan},
                                   Family{"deepspeed", Framework::kDeepspeed},
+                                  Family{"accelerate", Framework::kAccelerate},
                                   Family{"composer-fsdp", Framework::kAccelerate}};
 
 }  // namespace

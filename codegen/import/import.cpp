@@ -118,6 +118,7 @@ std::string setWidths(const Imported& imported, const std::string& file,
   spec::StackDescription& bytes = stack.description;
   const spec::StackDescription before = bytes;
   if (imported.framework == Framework::kMegatron) bytes.loaderMasks = imported.loaderMasks;
+  if (!imported.compilesLoss && bytes.eagerLogitBytes > 0) bytes.logitBytes = bytes.eagerLogitBytes;
   bytes.gradientBytes = widths.gradient.value_or(bytes.gradientBytes);
   if (widths.gradient) {
     bytes.bf16GradientBytes = 0;
@@ -162,6 +163,8 @@ std::vector<std::string> setOverlap(const Imported& imported, spec::StackProfile
   if (imported.exposesTransfers) stack.description.transferExposed = 1;
   expose(imported.missing.gradients, stack.description.gradientExposed);
   expose(imported.missing.gathers, stack.description.gatherExposed);
+  expose(imported.missing.tensors, stack.description.tensorParallelExposed);
+  if (!imported.missing.tensors.empty()) stack.description.keepsLayerBuffers = false;
   return switches;
 }
 

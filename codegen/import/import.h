@@ -21,9 +21,10 @@ struct ParameterWidths {
 };
 
 // Switches that a file leaves out of communication that would run beside computation; empty: it has
-// them, or its program needs none. Reductions of gradients, and gathers of parameters.
+// them, or its program needs none. Reductions of gradients, gathers of parameters, and collectives
+// of tensor parallelism.
 struct MissingOverlap {
-  std::string gradients, gathers;
+  std::string gradients, gathers, tensors;
   bool operator==(const MissingOverlap&) const = default;
 };
 
@@ -32,6 +33,7 @@ struct Imported {
   ParameterWidths widths;
   MissingOverlap missing;
   bool loaderMasks = false;            // StackDescription::loaderMasks
+  bool compilesLoss = true;            // where the model is compiled (torchtitan)
   bool exposesTransfers = false;       // between stages: none runs beside computation
   std::optional<Framework> framework;  // whose file it is; absent: a plan of ours
   int64_t ranksPerHost = 0;            // that its launcher starts on each; 0: it is not said
@@ -64,9 +66,9 @@ Result<Imported> importPlan(Framework framework, const std::string& text, const 
 // as importPlan() and plan::parsePlan().
 Result<Imported> readPlan(const std::string& text, const std::string& file,
                           const spec::ModelSpec& model, const LaunchOptions& launch);
-// Sets what the file's `widths` has, and its loader's masks, and says what differs from the
-// profile, for plans do not hold it: empty if nothing does. Programs of Trireme's own have no such
-// choice.
+// Sets what the file's `widths` has, its loader's masks and what its loss keeps, and says what
+// differs from the profile, for plans do not hold it: empty if nothing does. Programs of Trireme's
+// own have no such choice.
 std::string setWidths(const Imported& imported, const std::string& file, spec::StackProfile& stack);
 // Counts in full what the file's `missing` leaves out, of the plan and of others that its program
 // could run, and returns its switches: empty if the stack hides nothing in any case, or is of

@@ -9,6 +9,7 @@
 #include "codegen/export/loss_scale.h"
 #include "codegen/import/formats.h"
 #include "codegen/import/layout.h"
+#include "codegen/import/megatron_attention.h"
 #include "codegen/import/megatron_flags.h"
 #include "codegen/import/megatron_launch.h"
 #include "codegen/import/megatron_model.h"
@@ -98,11 +99,19 @@ constexpr std::pair<const char*, const char*> kPricedOtherwise[] = {
     {"--rampup-batch-size", "steps of the full batch are priced"},
     {"--use-torch-optimizer-for-cpu-offload",
      "does nothing without --optimizer-cpu-offload, which is not given"},
-    {"--tp-comm-overlap",
-     "the stack's profile says what hides behind products (nemo: some of it)"}};
+    {"--deterministic-mode", "its kernels are slower; priced without it"},
+    {"--no-gradient-accumulation-fusion",
+     "gradients of weights take a pass more; priced without it"},
+    {"--first-last-layers-bf16", "priced with all layers in fp8"},
+    {"--no-fp8-wgrad", "priced with all products of layers in fp8"},
+    {"--no-bias-gelu-fusion", "takes passes more over activations; priced without it"},
+    {"--no-bias-swiglu-fusion", "takes passes more over activations; priced without it"},
+    {"--no-bias-dropout-fusion", "takes passes more over activations; priced without it"},
+    {"--no-rope-fusion", "takes passes more over queries and keys; priced without it"}};
 
 // What a ModelSpec or a Plan cannot say, and would be priced wrongly without.
-constexpr std::array<std::string_view, 15> kRefusedFlags = {"--num-experts",
+constexpr std::array<std::string_view, 16> kRefusedFlags = {"--num-experts",
+                                                            "--xielu",
                                                             "--multi-latent-attention",
                                                             "--mtp-num-layers",
                                                             "--window-size",
@@ -179,12 +188,15 @@ MissingOverlap missingOverlap(Flags& flags) {
   const bool reduces = flags.has("--overlap-grad-reduce");
   const bool gathers = flags.has("--overlap-param-gather");
   const bool isFsdp = flags.has("--use-megatron-fsdp");
-  if (isFsdp && flags.text("--data-parallel-sharding-strategy") == "optim_grads_params") return {};
+  const std::string ofTensors = flags.has("--tp-comm-overlap") ? "" : "--tp-comm-overlap";
+  if (isFsdp && flags.text("--data-parallel-sharding-strategy") == "optim_grads_params")
+    return {"", "", ofTensors};
   const bool mayGather = isFsdp || flags.has("--use-distributed-optimizer");
   return {reduces ? "" : "--overlap-grad-reduce",
           gathers     ? ""
           : mayGather ? "--overlap-param-gather"
-                      : "--overlap-param-gather (beside --use-distributed-optimizer)"};
+                      : "--overlap-param-gather (beside --use-distributed-optimizer)",
+          ofTensors};
 }
 
 Precision precisionOf(Flags& flags) {
@@ -242,25 +254,6 @@ void readTraining(Flags& flags, spec::TrainingSpec& t, std::vector<std::string>&
   t.beta2 = flags.real("--adam-beta2", 0.999);
   t.epsilon = flags.real("--adam-eps", 1e-8);
   t.clipNorm = flags.real("--clip-grad", 1);
-}
-
-// Megatron's stacks have fused attention: on Hopper and later that of cuDNN.
-void readAttention(Flags& flags, std::vector<std::string>& notes) {
-  const std::string backend =
-      flags.choice("--attention-backend", {"auto", "flash", "fused", "unfused", "local"}, "auto");
-  if (backend == "unfused" || backend == "local")
-    flags.fail("--attention-backend",
-               fmt::format("is {}: attention in parts cannot be priced; nearest: fused", backend));
-  if (backend == "flash")
-    notes.emplace_back(
-        "--attention-backend is flash: priced as the stack's attention, which on Hopper and later "
-        "is faster than FlashAttention 2; where that runs, price with attention: flash2 in a copy "
-        "of the stack");
-  for (const std::string& exchange : flags.texts("--cp-comm-type"))  // one, or one of every layer
-    if (exchange != "p2p") {
-      notes.push_back(fmt::format("--cp-comm-type is {}: priced as p2p", exchange));
-      break;
-    }
 }
 
 // Of the loader, for every microbatch: of sequences longer than a few thousand a large tensor.
@@ -337,6 +330,13 @@ void readStages(Flags& flags, const ModelSpec& model, Plan& plan) {
     split.virtualStages = all / plan.pp / perStage;
   }
   plan.virtualStages = split.virtualStages;
+  const char* const kGroup = "--microbatch-group-size-per-virtual-pipeline-stage";
+  if (const int64_t group = flags.count(kGroup, plan.pp);
+      group != plan.pp && plan.virtualStages > 1)
+    flags.fail(kGroup,
+               fmt::format("is {}: other groups than of one microbatch per stage keep other "
+                           "numbers in flight, which cannot be priced; nearest: {}",
+                           group, plan.pp));
   if (!isSplit) {
     const int64_t parts = plan.pp * plan.virtualStages;
     if (parts < 1 || parts > model.numLayers || model.numLayers % parts != 0)
@@ -545,7 +545,7 @@ Result<std::optional<Imported>> importRun(const ShellRun& run, const SlurmNumber
   imported.plan = planFor(source.model, "megatron-core");
   checkModel(flags, source.model);
   readTraining(flags, imported.plan.training, imported.notes);
-  readAttention(flags, imported.notes);
+  readAttention(flags, found->kernelVariables, imported.notes);
   readMask(flags, imported.plan.training, flags.count("--micro-batch-size", 1), imported);
   for (const auto& [name, what] : kPricedOtherwise)
     if (flags.has(name)) imported.notes.push_back(fmt::format("{}: {}", name, what));
@@ -566,6 +566,10 @@ Result<std::optional<Imported>> importRun(const ShellRun& run, const SlurmNumber
   readPlan(flags, source.model, ranks.all, imported);
   imported.missing = missingOverlap(flags);
   imported.plan.stack = stackOf(flags, imported.plan);
+  if (flags.has("--tp-comm-overlap") && imported.plan.stack == "megatron-core")
+    imported.notes.emplace_back(
+        "--tp-comm-overlap: stack megatron-core hides no collectives of tensor parallelism behind "
+        "products; --stack nemo hides as many as in NVIDIA's own runs");
   imported.exposesTransfers = flags.has("--no-overlap-p2p-communication");
   if (imported.exposesTransfers && imported.plan.virtualStages > 1)
     imported.notes.emplace_back(

@@ -129,14 +129,17 @@ bool isOpenAlone(const std::string& text) {
   return text.front() == kOpenBegin && text.back() == kOpenEnd;
 }
 
-// Named like a list of arguments, or written like one: no value of a flag.
-bool isOpenList(const std::string& text) {
+// Named like a list of arguments, or written like one: no value of a flag. Right behind
+// a flag that takes as many as there are, an array is the values, unless it is named so.
+bool isOpenList(const std::string& text, bool takesMany) {
   std::string upper = text;
   std::transform(upper.begin(), upper.end(), upper.begin(), [](char c) {
     return c >= 'a' && c <= 'z' ? static_cast<char>(c - 'a' + 'A') : c;
   });
-  return std::any_of(kListNames.begin(), kListNames.end(),
-                     [&](std::string_view name) { return upper.find(name) != std::string::npos; });
+  return std::any_of(kListNames.begin(), kListNames.end(), [&](std::string_view name) {
+    const bool isArray = name == "[@]" || name == "[*]";
+    return upper.find(name) != std::string::npos && !(isArray && takesMany);
+  });
 }
 
 // "$X is set outside of this file: write its value..."
@@ -192,7 +195,7 @@ void Flags::readOpen(const ShellText& word, bool isLauncher) {
   const auto flag = flags_.find(last_);
   const bool isValue =
       flag != flags_.end() && hasOpenPart(word.text) && isOpenAlone(word.text) &&
-      !isOpenList(word.text) &&
+      !isOpenList(word.text, isIn(kLists, last_) && flag->second.values.empty()) &&
       (isIn(kLists, last_) || (flag->second.values.empty() && !isIn(kSwitches, last_)));
   if (isValue) {
     flag->second.values.push_back(word.text);

@@ -46,6 +46,7 @@ MegatronLaunch split(const ShellLaunch& launch) {
   enum class Owner : uint8_t { kOther, kSlurm, kMpi, kLauncher, kProgram };
   MegatronLaunch made;
   made.line = launch.line;
+  made.kernelVariables = launch.kernelVariables;
   Owner owner = Owner::kOther;
   const std::vector<ShellText>& words = launch.words;
   for (size_t i = 0; i < words.size(); ++i) {
@@ -54,6 +55,8 @@ MegatronLaunch split(const ShellLaunch& launch) {
     const bool isModule = text == "-m" && i + 1 < words.size();
     if (owner == Owner::kProgram) {
       made.program.push_back(words[i]);
+    } else if (text.starts_with("NVTE_")) {  // of env, or behind mpirun -x
+      made.kernelVariables.push_back(words[i]);
     } else if (isIn(kSlurm, base)) {
       owner = Owner::kSlurm;
     } else if (isIn(kMpi, base)) {
@@ -111,7 +114,7 @@ Result<std::optional<MegatronLaunch>> findMegatron(const ShellRun& run, const st
     found = &launch;
   }
   if (flags && flags == &run.launches[0]) {  // a list of arguments, on one line or on many
-    ShellLaunch all{{}, flags->line, 0, 0};
+    ShellLaunch all{{}, flags->line, 0, 0, {}};
     for (const ShellLaunch& launch : run.launches)
       all.words.insert(all.words.end(), launch.words.begin(), launch.words.end());
     return split(all);

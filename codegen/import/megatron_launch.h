@@ -10,10 +10,11 @@
 namespace trireme::codegen {
 
 struct MegatronLaunch {
-  std::vector<ShellText> slurm;     // options of srun
-  std::vector<ShellText> mpi;       // of mpirun
-  std::vector<ShellText> launcher;  // of torchrun and its likes
-  std::vector<ShellText> program;   // of pretrain_gpt.py; all of them if no script is named
+  std::vector<ShellText> slurm;            // options of srun
+  std::vector<ShellText> mpi;              // of mpirun
+  std::vector<ShellText> launcher;         // of torchrun and its likes
+  std::vector<ShellText> program;          // of pretrain_gpt.py; all of them if no script is named
+  std::vector<ShellText> kernelVariables;  // ShellLaunch's, and those in the command's own words
   int line = 1;
   bool hasLauncher = false;  // or every process of srun or mpirun is one rank
 };

@@ -195,7 +195,13 @@ Truth ShellRunner::program(const ShellCommand& c, std::vector<ShellText>& words)
   for (const ShellText& word : prefix_) takeShellCharacters(state_, word.text.size() + 1);
   std::vector<ShellText> all = prefix_;
   all.insert(all.end(), words.begin(), words.end());
-  run_.launches.push_back({std::move(all), c.line, loopLine_, prefix_.size()});
+  run_.launches.push_back({std::move(all), c.line, loopLine_, prefix_.size(), {}});
+  constexpr const char* kOfKernels = "NVTE_";
+  for (auto at = state_.variables.lower_bound(kOfKernels);
+       at != state_.variables.end() && at->first.starts_with(kOfKernels); ++at)
+    for (const ShellText& value : at->second)
+      run_.launches.back().kernelVariables.push_back(
+          {fmt::format("{}={}", at->first, value.text), value.line});
   const std::string_view name = baseName(words[0].text);
   if (!c.hereDocument.empty() && name != "cat" && name != "tee")
     run_.launches.back().words.push_back({c.hereDocument, c.line});

@@ -15,6 +15,8 @@ struct ShellLaunch {
   int line = 1;
   int loopLine = 0;    // of the loop around it; 0 if it runs once
   size_t command = 0;  // which word names it: 2 in this example
+  // NVTE_...=value, of its environment: they choose Transformer Engine's kernels.
+  std::vector<ShellText> kernelVariables;
 };
 
 // A condition that the text does not decide, and how it was taken.

@@ -63,10 +63,11 @@ bool asksForFp8(Config& config) {
 // What the file says, wherever it acts.
 Precision askedPrecision(Config& config) {
   const bool isFp8 = asksForFp8(config);
-  if (config.choice("training.dtype", {"float32"}, "float32") != "float32") return Precision::kFp32;
+  if (config.choice("training.dtype", {"float32"}, "float32", {"bfloat16"}) != "float32")
+    return Precision::kFp32;
   const std::string type =
       config.choice("training.mixed_precision_param", {"bfloat16", "float32"}, "bfloat16");
-  config.choice("training.mixed_precision_reduce", {"float32"}, "float32");
+  config.choice("training.mixed_precision_reduce", {"float32"}, "float32", {"bfloat16"});
   if (isFp8) return Precision::kFp8;
   return type == "float32" ? Precision::kFp32 : Precision::kBf16;
 }
@@ -100,18 +101,29 @@ void readPrecision(Config& config, Plan& plan, std::vector<std::string>& notes) 
   precision = Precision::kFp32;
 }
 
-// [compile] may leave the model out.
-bool compilesModel(Config& config) {
+// [compile] may leave out one of its parts, "model" and "loss".
+bool compiles(Config& config, const char* what) {
   const bool isOn = config.isOn("compile.enable", false);
   const Node* parts = config.find("compile.components");
   if (!isOn || !parts || parts->kind != Node::Kind::kList) return isOn;
   return std::any_of(parts->items.begin(), parts->items.end(),
-                     [](const Node& part) { return part.text == "model"; });
+                     [&](const Node& part) { return part.text == what; });
+}
+
+// Until April 2025 (pull request 1033) it never was.
+void noteLoss(Config& config, Imported& imported) {
+  imported.compilesLoss = compiles(config, "loss") && !hasLayoutOf2024(config);
+  if (imported.compilesLoss || !compiles(config, "model")) return;
+  imported.notes.push_back(fmt::format(
+      "{}, so that it keeps copies of the logits in f32: their memory is counted, for the optimum "
+      "as well",
+      hasLayoutOf2024(config) ? "in this version the loss is not compiled"
+                              : "compile.components leave out \"loss\""));
 }
 
 // The shipped profile of torchtitan with these choices.
 std::string stackOf(Config& config, Precision precision, int64_t tp) {
-  const bool isCompiled = compilesModel(config);
+  const bool isCompiled = compiles(config, "model");
   const char* const kAsync = "parallelism.enable_async_tensor_parallel";
   const bool isAsked = config.isOn(kAsync, false);
   const bool isAsync = isAsked && isCompiled;
@@ -289,6 +301,7 @@ void checkPipeline(Config& config, const ModelSpec& model, const Plan& plan) {
 
 // torchtitan's own files keep the output out of fp8, as it is priced; by default nothing is.
 void noteFilter(Config& config, std::vector<std::string>& notes) {
+  if (config.has("float8.enable_float8_linear")) return;  // of 2024: it left the output out itself
   const std::string key = "quantize.linear.float8.filter_fqns";
   const Node* node = config.find(key);
   const std::vector<std::string> names = node ? namesIn(*node) : std::vector<std::string>();
@@ -327,6 +340,7 @@ Result<Imported> importTorchtitan(const std::string& text, const std::string& fi
   noteExchange(config, plan.cp, imported.notes);
   if (plan.training.precision == Precision::kFp8) noteFilter(config, imported.notes);
   plan.stack = stackOf(config, plan.training.precision, plan.tp);
+  noteLoss(config, imported);
   readSharding(config, plan);
   readTraining(config, launch, plan);
   readOptimizer(config, plan.training);

@@ -217,6 +217,14 @@ bool isMegatron(const Row& row) {
   return row.stack.starts_with("megatron") || row.stack == "nemo" || row.stack == "trireme";
 }
 
+void setLoss(const Row& row, Assumptions& assumptions, spec::StackDescription& stack) {  // (R16)
+  if (!row.stack.starts_with("torchtitan") || !row.year || *row.year > 2024 ||
+      stack.eagerLogitBytes == 0)
+    return;
+  stack.logitBytes = stack.eagerLogitBytes;
+  assumptions.push_back("(R16) a loss that is not compiled, as until 2024");
+}
+
 void setDropout(const Row& row, ModelKind kind, Assumptions& assumptions,
                 spec::TrainingSpec& training) {  // (R14)
   const bool isTrainedSo = row.stack.starts_with("megatron") ||
@@ -236,6 +244,7 @@ Result<RunQuery> queryOf(const Row& row, const Catalogue& catalogue) {
   TRIREME_ASSIGN_OR_RETURN(ChosenStack stack, stackFor(row, catalogue.stacks));
   query.stack = std::move(stack.profile);
   if (!stack.assumption.empty()) assumptions.push_back(std::move(stack.assumption));
+  setLoss(row, assumptions, query.stack.description);
   TRIREME_ASSIGN_OR_RETURN(RowModel model, modelFor(row, assumptions));
   query.model = std::move(model.spec);
 

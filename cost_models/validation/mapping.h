@@ -75,6 +75,7 @@ struct RunQuery {
 //       fiftieth apart, or params_b more than a quarter from what the model's sizes make. Nearer
 //       ones that (R5) does not explain are an assumption, but for the hundredth that counts leave
 //       out (biases, norms, positions).
+// (R16) Until 2024 torchtitan did not compile its loss, whatever else it did: eager_logit_bytes.
 //
 // kInvalidArgument: the row has to be skipped; the message says why: what is missing or contradicts
 // itself, or the rule that the plan breaks.

@@ -96,6 +96,9 @@ void readOptionals(MapReader& map, StackDescription* stack) {
   notNegative("ring_bytes", &stack->ringBytes);
   notNegative("parameter_traffic", &stack->parameterTraffic);
   readPositiveIfGiven(map, "logit_bytes", &stack->logitBytes);
+  readPositiveIfGiven(map, "eager_logit_bytes", &stack->eagerLogitBytes);
+  map.optional("eager_layers", &stack->eagerLayers);
+  map.optional("eager_norms", &stack->eagerNorms);
   notNegative("working_layers", &stack->workingLayers);
   map.optional("keeps_f8", &stack->keepsNarrow);
   notNegative("bf16_gradient_bytes", &stack->bf16GradientBytes);

@@ -104,6 +104,13 @@ struct StackDescription {
   // Kept per logit while the loss is computed: logits, copies in f32, their gradient. 0: one of the
   // compute dtype and two of f32.
   double logitBytes = 0;
+  // The same where the loss is not compiled, though layers are. 0: there is no such choice.
+  double eagerLogitBytes = 0;
+  // Layers are single operators that nothing fuses: a gated MLP keeps both factors of its product
+  // and the product, and keys and values are there once per query head.
+  bool eagerLayers = false;
+  // And so are RMSNorms: their input in f32 and what they make of it, before weights, are kept.
+  bool eagerNorms = false;
   // Layers whose activations the allocator holds beside those that are kept: temporaries of
   // programs that nothing compiled.
   double workingLayers = 0;

@@ -44,7 +44,7 @@ Status enoughDevices(const plan::Plan& plan, const spec::ClusterSpec& cluster) {
       plan.numRanks(), plan.tp, plan.pp, plan.cp, plan.dp(), cluster.name, cluster.numDevices));
 }
 
-// Ranks, or all of the hosts that a plan does not fill though it is on several.
+// Of all hosts of a plan, which it may not fill though it is on several.
 int64_t devicesOf(const plan::Plan& plan, const spec::ClusterSpec& cluster) {
   const int64_t host = cluster.devicesPerHost(), ranks = plan.numRanks();
   if (plan.devicesPerHost == 0 || plan.devicesPerHost >= host || ranks <= plan.devicesPerHost)
@@ -62,7 +62,7 @@ Query queryOf(const plan::Plan& plan, const spec::ModelSpec& model,
   query.training = plan.training;
   query.cluster = cluster;
   query.stack = stack;
-  query.pins.gpus = std::min(devicesOf(plan, cluster), cluster.numDevices);
+  query.pins.gpus = std::min(plan.numRanks(), cluster.numDevices);
   query.vocabMultiple = plan.vocabMultiple;
   return withStackOnDevice(query);
 }
@@ -172,7 +172,7 @@ std::string overlapNote(const plan::Plan& plan, const std::string& file,
   const auto without = cost::estimate(query.model, plan, query.cluster, query.stack);
   if (!with.has_value() || !without.has_value()) return "";
   const std::string missing =
-      fmt::format("{}: without {} communication of data parallelism is counted in full", file,
+      fmt::format("{}: without {} communication that they hide is counted in full", file,
                   fmt::join(switches, " and "));
   if (without->step == with->step)
     return missing + " for the optimum; it changes nothing of the plan";

@@ -79,7 +79,8 @@ Seconds QuickBound::of(const plan::Plan& plan) {
   const double p = asDouble(plan.pp), m = asDouble(plan.numMicrobatches());
   const int64_t most = (query_.model.numLayers + plan.pp - 1) / plan.pp;
   const double busiest = std::max(all / p, layer * asDouble(most));
-  const Key key{plan.stateSharding, plan.dpShard, plan.scatterGather, plan.rankOrder};
+  const Key key{plan.stateSharding, plan.dpShard, plan.scatterGather, plan.rankOrder,
+                plan.virtualStages > 1};
   const auto [place, isNew] = known_.try_emplace(key);
   if (isNew) place->second = sharedOf(plan);
   const auto& [transfer, once, factor] = place->second;

@@ -23,7 +23,9 @@ class QuickBound {
   Seconds of(const plan::Plan& plan);
 
  private:
-  using Key = std::tuple<plan::StateSharding, int64_t, bool, plan::RankOrder>;
+  // Of a plan all that sharedOf() depends on, besides the group; transfers may hide behind other
+  // chunks alone.
+  using Key = std::tuple<plan::StateSharding, int64_t, bool, plan::RankOrder, bool>;
   struct Shared {
     double transfer = 0;  // there and back
     Seconds once;

@@ -199,6 +199,38 @@ TEST(DescribedMemory, IsThatOfKorthikantiPerLayer) {
   EXPECT_NEAR(mib(), 48, 0.01);
 }
 
+// Llama 2 7B, 4,096 tokens: h 4096, f 11008, 32 layers of 54,784 bytes a token more, 7.18 GB;
+// PyTorch took 47.45 GB of an H100 uncompiled and 40.21 GB compiled
+// (github.com/Lightning-AI/lightning-thunder/pull/940, eight of them, FSDP2).
+TEST(DescribedMemory, EagerLayersKeepBothFactorsAndNormsInF32) {
+  spec::ModelSpec model = spec::loadModel("llama2-7b").value();
+  plan::Plan plan = small::plan(model, small::training(8, 4096), 1, 1, 8);
+  plan.training.precision = spec::Precision::kBf16;
+  StackDescription stack;
+  stack.attention = AttentionKind::kFlash2;
+  const auto kept = [&] { return keptByLayer(model, plan, stack).count() / 4096; };
+  const double fused = kept();
+  EXPECT_EQ(fused, 2 * (4 * 4096 + 4 * 4096 + 3 * 11008));
+  stack.eagerLayers = true;
+  EXPECT_EQ(kept() - fused, 2 * 11008);
+  stack.eagerNorms = true;
+  EXPECT_EQ(kept() - fused, 2 * 11008 + 8 * 4096);
+  EXPECT_NEAR(32 * 4096 * (kept() - fused), 47.45e9 - 40.21e9, 0.1e9);
+  // A stream in f32 is kept itself; a LayerNorm is one operator.
+  plan.training.precision = spec::Precision::kFp32;
+  EXPECT_EQ(kept(), 2 * fused + 4 * 11008);
+  plan.training.precision = spec::Precision::kBf16;
+  model.norm = spec::NormKind::kLayerNorm;
+  EXPECT_EQ(kept() - fused, 2 * 11008);
+  // Keys and values of 8 heads are repeated for 32.
+  model.numKvHeads = 8;
+  const double shared = 2 * 2 * 3 * 4096 / 4;
+  stack.eagerLayers = false;
+  EXPECT_EQ(kept(), fused - shared);
+  stack.eagerLayers = true;
+  EXPECT_EQ(kept(), fused + 2 * 11008);
+}
+
 // Transformer Engine's userbuffers, of s b h elements each whatever tp: 10 of two bytes, of fp8 the
 // six that are gathered of one. Without them one gathered and one to be reduced.
 TEST(DescribedMemory, HasABufferForEveryCollectiveOfALayer) {
@@ -447,6 +479,13 @@ TEST(DescribedMemory, Fp8WeightsAreBesideTheParameters) {
   plan.stateSharding = plan::StateSharding::kOptimizer;
   std::swap(plan.dpReplicate, plan.dpShard);
   EXPECT_EQ(parameters(0), before[0]);
+  // One rank has nobody to gather from, and its parameters are in fp8 all the same.
+  plan.stateSharding = plan::StateSharding::kNone;
+  plan.dpShard = plan.dpReplicate = 1;
+  stack.f8CopyBytes = 0;
+  const double alone = parameters(0);
+  stack.f8CopyBytes = 2;
+  EXPECT_EQ(parameters(0), alone);
 }
 
 // Blocks of 4 devices at 100 GB/s and 10 GB/s between them: 8 channels within, 2 between.

@@ -9,6 +9,7 @@
 namespace trireme::codegen {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::Contains;
 using ::testing::HasSubstr;
 using ::testing::Not;
@@ -175,6 +176,11 @@ TEST(MegatronRefusals, OfFlagsThatMegatronRefusesTogether) {
               HasSubstr("--no-overlap-p2p-communication is refused by Megatron with virtual stages "
                         "and pp 2; nearest: pp 3"));
   EXPECT_EQ(refusalOfFlags(kTwoStages + "--no-overlap-p2p-communication"), "read");
+  const std::string group = "--microbatch-group-size-per-virtual-pipeline-stage ";
+  EXPECT_EQ(refusalOfFlags(chunks + group + "2"), "read");
+  EXPECT_EQ(refusalOfFlags(kTwoStages + group + "4"), "read");  // nobody reads it
+  EXPECT_THAT(refusalOfFlags(chunks + group + "4"),
+              AllOf(HasSubstr(group + "is 4: other groups"), HasSubstr("nearest: 2")));
   const std::string gathers = "--use-distributed-optimizer --overlap-param-gather ";
   EXPECT_EQ(refusalOfFlags(gathers + "--overlap-grad-reduce"), "read");
   for (const std::string& flags :

@@ -63,10 +63,39 @@ TEST(MegatronScript, WordsThatAreNotKnownAreErrors) {
               HasSubstr("$MORE_ARGS is set outside"));
   EXPECT_THAT(refusalOfScript(run + "--data-path $DATA ${more[@]}"),
               HasSubstr("${more[@]} is set outside"));
+  EXPECT_EQ(refusalOfScript(run + "--data-path ${TRAIN_DATA[@]}"), "read");
+  EXPECT_THAT(refusalOfScript(run + "--data-path ${DATA_ARGS[@]}"),
+              HasSubstr("${DATA_ARGS[@]} is set outside"));
   EXPECT_THAT(refusalOfScript(run + "--$NAME 2"), HasSubstr("$NAME is set outside"));
   EXPECT_THAT(
       refusalOfScript("torchrun --nproc-per-node 8 pretrain_gpt.py $ARGS\n# --micro-batch-size"),
       HasSubstr("run.sh:1: $ARGS is set outside"));
+}
+
+// Transformer Engine's switches, wherever they are: exported, before the command, or handed on.
+TEST(MegatronScript, VariablesThatChooseKernelsAreRead) {
+  const auto notesOf = [](const std::string& text) {
+    const Result<Imported> imported = readScript(text);
+    EXPECT_TRUE(imported.has_value()) << imported.error().message();
+    return imported.has_value() ? imported->notes : std::vector<std::string>();
+  };
+  const std::string run = kRun + "--vocab-size 512 ";
+  const auto isFlash = ElementsAre(HasSubstr("NVTE_FUSED_ATTN=0: priced as the stack's attention"),
+                                   HasSubstr("stops there without --attention-backend flash"));
+  for (const std::string& text :
+       {"export NVTE_FUSED_ATTN=0\n" + run, "NVTE_FUSED_ATTN=0 NVTE_FLASH_ATTN=1 " + run,
+        "env NVTE_FUSED_ATTN=0 " + run, "F=0; export NVTE_FUSED_ATTN=$F NVTE_DEBUG=0\n" + run,
+        "mpirun -np 8 -x NVTE_FUSED_ATTN=0 python pretrain_gpt.py " + kModel + "--vocab-size 512"})
+    EXPECT_THAT(notesOf(text), isFlash) << text;
+  for (const std::string& text :
+       {"export NVTE_FUSED_ATTN=1\n" + run, "export NVTE_FLASH_ATTN=0\n" + run,
+        "export NVTE_FUSED_ATTN=0\nunset NVTE_FUSED_ATTN\n" + run,
+        "NVTE_FUSED_ATTN=0 python other.py\n" + run})
+    EXPECT_THAT(notesOf(text), ElementsAre()) << text;
+  EXPECT_THAT(notesOf("export NVTE_FUSED_ATTN=0\n" + run + "--attention-backend flash"),
+              ElementsAre(HasSubstr("--attention-backend is flash: priced as")));
+  EXPECT_THAT(refusalOfScript("export NVTE_FUSED_ATTN=0 NVTE_FLASH_ATTN=0\n" + run),
+              HasSubstr("NVTE_FUSED_ATTN and NVTE_FLASH_ATTN are 0: attention in parts cannot"));
 }
 
 TEST(MegatronScript, ValuesThatCountAreErrorsAndOthersAreNot) {

@@ -174,7 +174,7 @@ TEST(ImportMegatron, WarmUpIsAFractionOfTheDecay) {
   EXPECT_THAT(ramped.notes,
               ElementsAre(HasSubstr("--lr-decay-style is linear: the plan has a cosine"),
                           HasSubstr("--rampup-batch-size: steps of the full batch"),
-                          HasSubstr("--tp-comm-overlap: the stack's profile says")));
+                          HasSubstr("--tp-comm-overlap: stack megatron-core hides no")));
   EXPECT_THAT(ramped.unpriced, ElementsAre("--our-logs"));
 }
 
@@ -288,12 +288,21 @@ TEST(ImportMegatron, WithoutItsSwitchesNothingOverlaps) {
   EXPECT_EQ(stack.description.gatherExposed, 1);
   const std::string both =
       "--use-distributed-optimizer --overlap-grad-reduce --overlap-param-gather";
-  spec::StackProfile nemo = spec::loadStack("nemo").value();
-  EXPECT_THAT(setOverlap(read(both), nemo), ElementsAre());
-  EXPECT_EQ(nemo, spec::loadStack("nemo").value());
-  setOverlap(read(both + " --no-overlap-p2p-communication"), nemo);
+  const std::string all = both + " --sequence-parallel --tp-comm-overlap";
+  const spec::StackProfile hiding = spec::loadStack("nemo").value();
+  spec::StackProfile nemo = hiding;
+  EXPECT_THAT(setOverlap(read(all), nemo), ElementsAre());
+  EXPECT_EQ(nemo, hiding);
+  // Whose profile hides a part of what tensor parallelism sends, from buffers of their own.
+  ASSERT_LT(nemo.description.tensorParallelExposed, 1);
+  ASSERT_TRUE(nemo.description.keepsLayerBuffers);
+  EXPECT_THAT(setOverlap(read(both), nemo), ElementsAre("--tp-comm-overlap"));
+  EXPECT_EQ(nemo.description.tensorParallelExposed, 1);
+  EXPECT_FALSE(nemo.description.keepsLayerBuffers);
+  nemo = hiding;
+  setOverlap(read(all + " --no-overlap-p2p-communication"), nemo);
   EXPECT_EQ(nemo.description.transferExposed, 1);
-  EXPECT_THAT(setOverlap(read(""), nemo), ElementsAre(_, _));
+  EXPECT_THAT(setOverlap(read(""), nemo), ElementsAre(_, _, _));
   spec::StackProfile users = shipped;
   users.name = "ours";
   EXPECT_THAT(setOverlap(read(""), users), ElementsAre(_, _));

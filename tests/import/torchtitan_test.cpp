@@ -13,8 +13,10 @@ namespace trireme::codegen {
 namespace {
 
 using plan::Plan;
+using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 Result<Imported> readToml(const std::string& text, const spec::ModelSpec& model,
                           const LaunchOptions& launch = {}) {
@@ -270,6 +272,18 @@ TEST(ImportTorchtitan, ReadsTheNamesOfLaterVersions) {
   EXPECT_THAT(imported->unpriced,
               ElementsAre("quantize.linear.float8.enable_fsdp_float8_all_gather",
                           "quantize.linear.float8.precompute_float8_dynamic_scale_for_fsdp"));
+  EXPECT_THAT(imported->notes, Not(Contains(HasSubstr("logits"))));
+  spec::StackProfile stack = spec::loadStack(imported->plan.stack).value();
+  const double compiled = stack.description.logitBytes;
+  setWidths(*imported, "run.toml", stack);
+  EXPECT_EQ(stack.description.logitBytes, compiled);
+  // A loss that is not keeps copies of the logits in f32.
+  std::string eager = text;
+  eager.replace(eager.find(", \"loss\""), 8, "");
+  const Imported without = readToml(eager, model, {.gpus = 128}).value();
+  EXPECT_THAT(without.notes, Contains(HasSubstr("compile.components leave out \"loss\"")));
+  setWidths(without, "run.toml", stack);
+  EXPECT_GE(stack.description.logitBytes, compiled + 8);
   // A compiled loss compiles no layer.
   text.replace(text.find("\"model\", "), 9, "");
   EXPECT_THAT(refusalOfToml(text, model, {.gpus = 128}),

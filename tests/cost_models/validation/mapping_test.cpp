@@ -416,6 +416,29 @@ TEST(R14Dropout, IsThatOfMegatronsScripts) {
 
 // 1536 sequences of 2048 in 39.42 s on 768 GPUs are 103.9 tokens/s each, and GPT-3 has 174.6
 // billion parameters.
+TEST(R16Loss, OfTorchtitanWasNotCompiledUntil2024) {
+  const auto keptIn = [](const std::string& stack, std::optional<int64_t> year) {
+    Catalogue known = catalogue();
+    for (spec::StackProfile& profile : known.stacks) {
+      profile.description.logitBytes = 4;
+      profile.description.eagerLogitBytes = profile.name == "torchtitan" ? 14 : 0;
+    }
+    Row row = gptRow();
+    row.stack = stack;
+    row.year = year;
+    const Result<RunQuery> query = queryOf(row, known);
+    EXPECT_TRUE(query.has_value()) << query.error().message();
+    const bool isSaid = std::ranges::any_of(
+        query->assumptions, [](const std::string& said) { return said.starts_with("(R16)"); });
+    EXPECT_EQ(isSaid, query->stack.description.logitBytes == 14);
+    return query->stack.description.logitBytes;
+  };
+  EXPECT_EQ(keptIn("torchtitan", 2024), 14);
+  EXPECT_EQ(keptIn("torchtitan", 2025), 4);
+  EXPECT_EQ(keptIn("torchtitan", std::nullopt), 4);
+  EXPECT_EQ(keptIn("megatron-core", 2024), 4);
+}
+
 TEST(R15Contradictions, AreSkipped) {
   EXPECT_EQ(skipAfter([](Row& r) { r.tokensPerSecondPerGpu = 104.5; }), "");
   EXPECT_EQ(skipAfter([](Row& r) { r.tokensPerSecondPerGpu = 200; }),

@@ -227,7 +227,7 @@ TEST(Examples, StacksAreSane) {
     const bool makesF32 = d.gradientBytes < 4 && stack->name != "alpa";
     EXPECT_EQ(d.stepGradientBytes, makesF32 ? 4 : 0) << path;
     EXPECT_LE(d.slowdownPerDoubling, 0.01) << path;
-    const bool isCompared = stack->name != "deepspeed";
+    const bool isCompared = stack->name != "deepspeed" && stack->name != "accelerate";
     EXPECT_EQ(std::min(d.fasterRuns, d.slowerRuns) > 0, isCompared) << path;
     EXPECT_LE(std::max(d.fasterRuns, d.slowerRuns), 0.15) << path;
     EXPECT_LE(std::max(d.fasterElsewhere, d.slowerElsewhere), 0.5) << path;

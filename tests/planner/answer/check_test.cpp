@@ -344,6 +344,16 @@ TEST(AsLaunched, FewerRanksOnAHostThanItHasDevicesAreThePlans) {
   EXPECT_EQ(hostOf(4), 8);
 }
 
+// 8 ranks on two hosts of 8, which they half fill: the best plan on 8 devices, not on all 16.
+TEST(CheckPlan, IsHeldAgainstPlansOnAsManyDevices) {
+  const Query query = smallQuery(16, 6, 24);
+  const spec::ClusterSpec cluster = small::cluster(16, 8);
+  plan::Plan plan = small::plan(query.model, query.training, 1, 1, 8);
+  plan.devicesPerHost = 4;
+  ASSERT_EQ(cluster.devicesPerHost(), 8);
+  EXPECT_EQ(queryOf(plan, query.model, cluster, query.stack).pins.gpus, 8);
+}
+
 TEST(OverlapNote, SaysWhatTheSwitchesAreWorth) {
   Query query = smallQuery(8, 6, 24);
   query.stack.ownPrograms = false;

@@ -259,6 +259,29 @@ TEST(FastestPlayed, OfASplitBackwardIsNearTheFastestOfAllCuts) {
   EXPECT_LT(worst, 1.01);
 }
 
+// What plans of a group share is computed once: with transfers that hide between chunks alone, for
+// those with virtual stages and those without apart, whichever comes first.
+TEST(QuickBound, OfAPlanDependsOnNoOther) {
+  Query query = computeBound(smallQuery(4, 16, 8));
+  query.stack.ownPrograms = false;
+  query.stack.description.hidesBetweenChunks = true;
+  query.stack.description.transferExposed = 0.1;
+  plan::Plan whole = small::plan(query.model, query.training, 1, 4, 1);
+  whole.microbatchSize = 1;
+  plan::Plan chunks = whole;
+  chunks.schedule = plan::ScheduleKind::kInterleaved;
+  chunks.virtualStages = 2;
+  chunks.layers = plan::evenLayers(16, 4, 2);
+  const CostFunctions costs = modelCosts(query);
+  const BlockCosts blocks = **costs.blocks(whole);
+  const auto alone = [&](const plan::Plan& plan) { return QuickBound(query, blocks).of(plan); };
+  for (const auto& [first, second] : {std::pair(whole, chunks), std::pair(chunks, whole)}) {
+    QuickBound both(query, blocks);
+    EXPECT_EQ(both.of(first), alone(first));
+    EXPECT_EQ(both.of(second), alone(second));
+  }
+}
+
 TEST(CutSearch, FindsWhatEnumerationOfAllCutsFinds) {
   std::mt19937 random(1);
   int none = 0, tight = 0;

@@ -107,7 +107,8 @@ class Instance {
         static_cast<spec::ReplicaReduction>(std::uniform_int_distribution<int>(0, 2)(random_));
     d.bucketBytes = chance(0.3) ? 4 : 0;
     d.autocastBytes = chance(0.3) ? 2 : 0;
-    d.loaderMasks = d.pipelineKeepsWhole && d.bucketBytes == 0;  // a third
+    d.hidesBetweenChunks = d.postValidation || d.autocastBytes > 0;  // half
+    d.loaderMasks = d.pipelineKeepsWhole && d.bucketBytes == 0;      // a third
   }
   void pins() {
     Pins& p = query_.pins;
