@@ -160,6 +160,9 @@ TEST(ParseStack, EveryOptionalKeyIsRead) {
                                  "hides_between_chunks: true\n"
                                  "keeps_layer_buffers: true\n"
                                  "loader_masks: true\n"
+                                 "eager_layers: true\n"
+                                 "eager_norms: true\n"
+                                 "eager_logit_bytes: {value: 12, source: counted}\n"
                                  "host_backward: {value: 1.1, source: a}\n"
                                  "host_exponent: {value: 2, source: a}\n"
                                  "host_exposed: {value: 0.4, source: a}\n"
@@ -192,6 +195,8 @@ TEST(ParseStack, EveryOptionalKeyIsRead) {
   EXPECT_EQ(d.tensorParallelExposed, 0.3);
   EXPECT_EQ(d.transferExposed, 0);
   EXPECT_TRUE(d.hidesBetweenChunks && d.keepsLayerBuffers && d.loaderMasks);
+  EXPECT_TRUE(d.eagerLayers && d.eagerNorms);
+  EXPECT_EQ(d.eagerLogitBytes, 12);
   EXPECT_EQ(d.hostBackward, 1.1);
   EXPECT_EQ(d.hostExponent, 2);
   EXPECT_EQ(d.hostExposed, 0.4);

@@ -42,6 +42,8 @@ std::string otherValue(const std::string& key) {
       {"hides_between_chunks", "false"},
       {"keeps_layer_buffers", "false"},
       {"loader_masks", "true"},
+      {"eager_layers", "true"},
+      {"eager_norms", "true"},
       {"post_validation", "true"},
       {"replica_reduction", "per_microbatch"},
       {"vocab_multiple", "16"},
