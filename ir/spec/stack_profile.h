@@ -104,13 +104,11 @@ struct StackDescription {
   // Kept per logit while the loss is computed: logits, copies in f32, their gradient. 0: one of the
   // compute dtype and two of f32.
   double logitBytes = 0;
-  // The same where the loss is not compiled, though layers are. 0: there is no such choice.
-  double eagerLogitBytes = 0;
-  // Layers are single operators that nothing fuses: a gated MLP keeps both factors of its product
-  // and the product, and keys and values are there once per query head.
+  double eagerLogitBytes = 0;  // where layers are compiled and the loss is not; 0: no such choice
+  // Of single operators: gated products keep both factors, each query head its keys and values.
+  // own.
   bool eagerLayers = false;
-  // And so are RMSNorms: their input in f32 and what they make of it, before weights, are kept.
-  bool eagerNorms = false;
+  bool eagerNorms = false;  // RMSNorms as well: they keep their input in f32
   // Layers whose activations the allocator holds beside those that are kept: temporaries of
   // programs that nothing compiled.
   double workingLayers = 0;

@@ -369,6 +369,13 @@ TEST(ImportTorchtitan, TheLayoutOf2024IsRead) {
   ASSERT_TRUE(old.has_value()) << old.error().message();
   EXPECT_EQ(plan::printPlan(old->plan), plan::printPlan(now->plan));
   EXPECT_EQ(old->unpriced, now->unpriced);
+  // Its loss was not compiled, and its filter left the output out of fp8 unasked.
+  EXPECT_FALSE(old->compilesLoss);
+  EXPECT_TRUE(now->compilesLoss);
+  EXPECT_THAT(old->notes, ElementsAre(HasSubstr("in this version the loss is not compiled")));
+  EXPECT_THAT(refusalOfToml(replacedInToml("steps = 3000", "steps = 3000\ndtype = \"bfloat16\""),
+                            model, {.gpus = 128}),
+              HasSubstr("training.dtype is 'bfloat16', which cannot be priced"));
   const spec::ModelSpec small = spec::loadModel("llama3-8b").value();
   const Result<Imported> of8B = readToml(kOld8B, small, {.gpus = 64});
   ASSERT_TRUE(of8B.has_value()) << of8B.error().message();
