@@ -106,7 +106,6 @@ struct StackDescription {
   double logitBytes = 0;
   double eagerLogitBytes = 0;  // where layers are compiled and the loss is not; 0: no such choice
   // Of single operators: gated products keep both factors, each query head its keys and values.
-  // own.
   bool eagerLayers = false;
   bool eagerNorms = false;  // RMSNorms as well: they keep their input in f32
   // Layers whose activations the allocator holds beside those that are kept: temporaries of
