@@ -448,6 +448,28 @@ OnceParts oncePartsOf(const StageSetting& s, double parameters) {
   return parts;
 }
 
+namespace {
+
+// What transfers add to a pass of the rank that waits longest for them. Interleaved, every pass
+// sends to the next stage and receives from the one before. Otherwise a rank exchanges with the
+// next stage after its forward and with the one before after its backward, and the first and the
+// last have one of the two: of both passes the mean.
+Seconds stopAtBorders(Bytes message, Seconds behind, const plan::Plan& plan,
+                      const spec::ClusterSpec& cluster) {
+  if (plan.virtualStages > 1) return sendTime(message, stageLink(plan, cluster)) + behind;
+  std::vector<Seconds> hops = stageHops(message, plan, cluster);
+  hops.back() = Seconds(0);
+  Seconds longest, before;
+  for (const Seconds hop : hops) {
+    const Seconds next = hop > Seconds(0) ? hop + behind : hop;
+    longest = std::max(longest, before + next);
+    before = next;
+  }
+  return longest / 2;
+}
+
+}  // namespace
+
 Seconds transferTime(const spec::ModelSpec& model, const plan::Plan& plan,
                      const spec::ClusterSpec& cluster, const spec::StackDescription& stack) {
   if (plan.pp == 1) return {};
@@ -455,10 +477,13 @@ Seconds transferTime(const spec::ModelSpec& model, const plan::Plan& plan,
   const Bytes border(element * asDouble(plan.microbatchSize * plan.training.sequenceLength /
                                         plan.cp * model.hiddenSize));
   const bool divided = plan.sequenceParallel || plan.scatterGather;
-  Seconds time = sendTime(divided ? border / asDouble(plan.tp) : border, stageLink(plan, cluster));
-  if (plan.scatterGather)
-    time += collectiveTime(CollectiveKind::kAllGather, border,
-                           levelsOf(tensorGroup(plan), ranksOf(plan, cluster), cluster));
+  const Seconds gather =
+      plan.scatterGather
+          ? collectiveTime(CollectiveKind::kAllGather, border,
+                           levelsOf(tensorGroup(plan), ranksOf(plan, cluster), cluster))
+          : Seconds(0);
+  const Seconds time =
+      stopAtBorders(divided ? border / asDouble(plan.tp) : border, gather, plan, cluster);
   const bool isHidden = plan.virtualStages > 1 || !stack.hidesBetweenChunks;
   return time * (isHidden ? stack.transferExposed : 1) + stack.transferSync;
 }

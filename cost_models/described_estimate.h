@@ -127,7 +127,12 @@ OnceParts oncePartsOf(const StageSetting& setting, double parameters);
 // The gradient of a tied table that two stages hold. Zero on others.
 Seconds tiedTime(const StageSetting& setting, size_t stage);
 
-// What is felt of one activation on its way to the next stage. Zero without one.
+// What is felt of transfers in every pass of a chunk, all stages alike: as where it is longest.
+// Zero without a next stage.
+//   v > 1: the slowest hop, for a pass sends and receives at once
+//   else:  max_r (c_{r-1} + c_r) / 2, c_r the hop behind stage r: a rank exchanges once with each
+//          neighbour for the two passes of a microbatch (Megatron-LM, schedules.py,
+//          send_forward_recv_backward), the first and the last with one alone
 Seconds transferTime(const spec::ModelSpec& model, const plan::Plan& plan,
                      const spec::ClusterSpec& cluster, const spec::StackDescription& stack);
 double stepFactor(const plan::Plan& plan, const spec::ClusterSpec& cluster,
