@@ -8,6 +8,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <set>
 #include <tuple>
 
 #include "cli/calibrate/gpu_cluster.h"
@@ -158,11 +159,6 @@ Status checkGpu(const spec::ClusterSpec& cluster, const std::string& gpu) {
   return {};
 }
 
-// What is beyond a table follows from its end, where latency may still be most of the time.
-bool isShort(const cost::NcclSweep& sweep) {
-  return sweep.points.back().bytes < cost::kLargeMessage;
-}
-
 // The tier named by --tier or else the innermost that holds the test's ranks, and its hosts.
 Result<size_t> tierOf(const CalibrateOptions& options, const spec::ClusterSpec& cluster,
                       const cost::NcclSweep& sweep) {
@@ -207,6 +203,7 @@ class Efficiencies {
   void add(const spec::ClusterSpec& cluster, size_t tier, const cost::NcclSweep& sweep,
            const std::string& place) {
     const auto efficiency = cost::efficiencyOf(cluster, tier, sweep);
+    measured_.insert(tier);
     if (!efficiency) return;
     const std::pair worth(sweep.numRanks, sweep.kind != spec::CollectiveKind::kAllReduce);
     const auto [known, isNew] = best_.try_emplace(tier);
@@ -230,6 +227,20 @@ class Efficiencies {
     }
     return lines;
   }
+  // Of each tier that was measured and keeps its efficiency.
+  std::vector<std::string> notes(const spec::ClusterSpec& cluster) const {
+    std::vector<std::string> notes;
+    for (const size_t tier : measured_)
+      if (!best_.contains(tier))
+        notes.push_back(fmt::format(
+            "tier {} keeps its efficiency of {:.4g}, by which groups without a curve and messages "
+            "go: no test tells it, as all-gather or reduce-scatter of {} would on all devices of "
+            "{}",
+            cluster.tiers[tier].name, cluster.tiers[tier].efficiency,
+            formatBytes(cost::kLargeMessage),
+            tier == 0 ? "the tier" : "several hosts, if links inside are no limit"));
+    return notes;
+  }
 
  private:
   struct Best {
@@ -238,7 +249,25 @@ class Efficiencies {
     std::string source;
   };
   std::map<size_t, Best> best_;
+  std::set<size_t> measured_;
 };
+
+// What a reader of nccl-tests' output should know of one of them.
+std::vector<std::string> notesOn(const cost::NcclSweep& sweep, const std::string& place) {
+  std::vector<std::string> notes;
+  const auto name = spec::nameOf(spec::kCollectives, sweep.kind);
+  if (sweep.points.back().bytes < cost::kLargeMessage)
+    notes.push_back(fmt::format(
+        "{}: the table of {} among {} ends at {}, larger ones are extrapolated: nccl-tests "
+        "measures more with -e 1G",
+        place, name, sweep.numRanks, formatBytes(sweep.points.back().bytes)));
+  if (sweep.kind == spec::CollectiveKind::kSend || sweep.kind == spec::CollectiveKind::kAllToAll)
+    notes.push_back(fmt::format(
+        "{}: the table of {} is kept, and no prediction goes by it: messages between stages go by "
+        "bandwidth, efficiency and pair_bandwidth of the tier",
+        place, name));
+  return notes;
+}
 
 // Tier, collective, ranks, and ranks of a block: what a curve is found by.
 using CurveKey = std::tuple<size_t, spec::CollectiveKind, int64_t, int64_t>;
@@ -266,12 +295,7 @@ Result<int> readTests(const CalibrateOptions& options) {
           cost::addSweep(cluster, *tier, sweep, fmt::format("nccl-tests, {}", place));
       if (!added.ok()) return Error(added.withContext(place));
       efficiencies.add(cluster, *tier, sweep, place);
-      if (isShort(sweep))
-        notes.push_back(fmt::format(
-            "{}: the table of {} among {} ends at {}, larger ones are extrapolated: nccl-tests "
-            "measures more with -e 1G",
-            place, spec::nameOf(spec::kCollectives, sweep.kind), sweep.numRanks,
-            formatBytes(sweep.points.back().bytes)));
+      for (std::string& note : notesOn(sweep, place)) notes.push_back(std::move(note));
       const int64_t perBlock = cost::perBlockOf(cluster, *tier, sweep);
       const auto [first, isNew] =
           places.try_emplace({*tier, sweep.kind, sweep.numRanks, perBlock}, place);
@@ -288,6 +312,7 @@ Result<int> readTests(const CalibrateOptions& options) {
     }
   }
   table += efficiencies.put(cluster);
+  for (std::string& note : efficiencies.notes(cluster)) notes.push_back(std::move(note));
   for (const std::string& note : notes) tell("note: {}\n", note);
   const nlohmann::json json = {{"cluster", cluster.name}, {"curves", curvesJson(cluster)}};
   TRIREME_RETURN_IF_ERROR(writeCluster(options, cluster, json, table));

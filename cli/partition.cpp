@@ -166,6 +166,12 @@ Status refuseFlagsOfOthers(const PartitionOptions& options, PartitionMethod meth
   return {};
 }
 
+// What a device may hold at most, if anything limits it.
+std::optional<Bytes> memoryOf(const PartitionOptions& options, const Machine& machine) {
+  if (options.noMemoryLimit) return std::nullopt;
+  return options.memory ? options.memory : machine.memory;
+}
+
 // Methods that do not look at memory may give plans that do not fit.
 void noteMemory(const PipedreamProblem& problem, const PipedreamPartition& partition,
                 const std::optional<Bytes>& memory) {
@@ -196,7 +202,7 @@ Result<int> runPiper(const PartitionOptions& options, const PartitionInputs& inp
   PiperProblem problem;
   problem.devices = machine.devices;
   problem.bandwidth = machine.flat;
-  if (!options.noMemoryLimit) problem.memory = options.memory ? options.memory : machine.memory;
+  problem.memory = memoryOf(options, machine);
   const std::optional<int64_t> microbatches =
       options.microbatches ? options.microbatches : profile.microbatches;
   if (!microbatches)
@@ -228,7 +234,7 @@ Result<int> runPipedream(const PartitionOptions& options, const PartitionInputs&
   problem.profile = std::move(profile);
   problem.countTransfers = options.transfers.value_or(true);
   problem.mayLeaveIdle = options.idle.value_or(false);
-  problem.memory = options.memory;
+  if (problem.form == PipedreamForm::kReleased) problem.memory = memoryOf(options, machine);
   Progress progress;
   const auto show = [&](double done) {
     progress.update(done, fmt::format("partitioning for {} workers", machine.devices));
@@ -236,7 +242,7 @@ Result<int> runPipedream(const PartitionOptions& options, const PartitionInputs&
   const Result<PipedreamPartition> partition = planner::partitionPipedream(problem, show);
   progress.clear();
   if (!partition.has_value()) return Error(partition.error().withContext(options.profile));
-  noteMemory(problem, *partition, options.memory ? options.memory : machine.memory);
+  noteMemory(problem, *partition, memoryOf(options, machine));
   return answer(problem, *partition, inputs);
 }
 

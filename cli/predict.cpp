@@ -47,14 +47,36 @@ struct Rows {
   std::vector<cost::PredictedRow> rows;
 };
 
+// A row that is read twice would count twice.
+Status checkDistinct(const std::vector<std::string>& paths) {
+  for (size_t i = 0; i < paths.size(); ++i)
+    for (size_t other = 0; other < i; ++other) {
+      std::error_code missing;  // loadRows() says so.
+      if (fs::equivalent(paths[i], paths[other], missing))
+        return invalidArgument(
+            fmt::format("--predict: {} and {} are one file", paths[other], paths[i]));
+    }
+  return {};
+}
+
+// Without folders and extension, unless another file has the same name.
+std::string nameOf(const std::string& path, const std::vector<std::string>& paths) {
+  const fs::path stem = fs::path(path).stem();
+  const auto same = std::count_if(paths.begin(), paths.end(), [&](const std::string& other) {
+    return fs::path(other).stem() == stem;
+  });
+  return same > 1 ? path : stem.string();
+}
+
 Result<Rows> readRows(const std::vector<std::string>& paths) {
+  TRIREME_RETURN_IF_ERROR(checkDistinct(paths));
   Rows all;
   for (const std::string& path : paths) {
     TRIREME_ASSIGN_OR_RETURN(cost::RowFile file, cost::loadRows(path));
     for (size_t i = 0; i < file.rows.size(); ++i) {
       all.records.push_back(std::move(file.records[i]));
-      all.rows.push_back({fs::path(path).stem().string(), std::move(file.rows[i]),
-                          Error(internalError("not predicted"))});
+      all.rows.push_back(
+          {nameOf(path, paths), std::move(file.rows[i]), Error(internalError("not predicted"))});
     }
   }
   return all;

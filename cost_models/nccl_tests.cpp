@@ -68,10 +68,23 @@ std::optional<int64_t> wholeNumber(std::string_view text) {
   return value;
 }
 
-// Columns of the table that are read, of those out of place.
+// Columns of the table that are read, of those out of place, but for the wrong results of both.
 struct Columns {
-  size_t count = 0, size = 0, time = 0, busBandwidth = 0, wrong = 0;
+  size_t count = 0, size = 0, time = 0, busBandwidth = 0;
+  std::vector<size_t> wrong;
+  bool isCount = true;  // of wrong results; older versions have the largest difference
 };
+
+// Without what comes in front of a line: a byte order mark, or mpirun's "[1,0]<stdout>:".
+std::string_view contentOf(std::string_view line) {
+  constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
+  if (startsWith(line, kByteOrderMark)) line.remove_prefix(kByteOrderMark.size());
+  if (!startsWith(line, "[")) return line;
+  for (const std::string_view tag : {"<stdout>:", "<stderr>:"})
+    if (const size_t at = line.find(tag); at != std::string_view::npos && line[at - 1] == ']')
+      return line.substr(at + tag.size());
+  return line;
+}
 
 class Parser {
  public:
@@ -80,6 +93,7 @@ class Parser {
   Result<std::vector<NcclSweep>> parse() {
     if (text_.size() > kMaxNcclBytes)
       return Error(at(fmt::format("longer than {} bytes", kMaxNcclBytes)));
+    if (!spec::isValidUtf8(text_)) return Error(at("the file is not valid UTF-8"));
     for (size_t begin = 0; begin < text_.size();) {
       const size_t end = std::min(text_.find('\n', begin), text_.size());
       ++line_;
@@ -103,17 +117,20 @@ class Parser {
   std::map<std::string, size_t> hosts_;  // of the current one: places in ranksOnHosts
   std::optional<CollectiveKind> kind_;   // as a line of the text named it
   std::optional<Columns> columns_;
+  bool isOpen_ = false;  // rows may follow
 
   Status at(const std::string& message) const {
     return invalidArgument(fmt::format("{}:{}: {}", name_, std::max(line_, 1), message));
   }
 
   Status readLine(std::string_view line) {
-    const std::vector<std::string_view> fields = fieldsOf(line);
+    const std::vector<std::string_view> fields = fieldsOf(contentOf(line));
     if (fields.empty()) return {};
     if (startsWith(fields[0], "#")) return readComment(fields);
-    if (startsWith(line, "NCCL version") || line.find(" NCCL INFO ") != std::string_view::npos)
+    if (startsWith(line, "NCCL version") || line.find(" NCCL ") != std::string_view::npos)
       return {};
+    // What launchers and shells print around the table.
+    if (!isOpen_ && !wholeNumber(fields[0])) return {};
     return readRow(fields);
   }
 
@@ -129,8 +146,10 @@ class Parser {
       TRIREME_RETURN_IF_ERROR(finishSweep());
       kind_.reset();
     }
-    if (is(1, "Out") && is(2, "of") && is(3, "bounds") && is(7, "FAILED"))
+    const bool isSum = is(1, "Out") && is(2, "of") && is(3, "bounds");
+    if (isSum && is(7, "FAILED"))
       return at(fmt::format("{} values are out of bounds: nothing to rely on", quote(fields[6])));
+    if (isSum || is(1, "Avg")) isOpen_ = false;
     if (is(1, "Rank")) return readRank(fields);
     if (is(1, "size")) return readHead(fields);
     return {};
@@ -188,13 +207,17 @@ class Parser {
     const auto place = [&](std::string_view word) {
       return static_cast<size_t>(std::find(names.begin(), names.end(), word) - names.begin());
     };
-    Columns columns{names.size(), place("size"), place("time"), place("busbw"), place("#wrong")};
-    if (columns.wrong == names.size()) columns.wrong = place("error");
-    for (const auto& [word, column] : {std::pair("time", columns.time),
-                                       {"busbw", columns.busBandwidth},
-                                       {"#wrong", columns.wrong}})
+    Columns columns{names.size(), place("size"), place("time"), place("busbw"), {}};
+    columns.isCount = place("#wrong") < names.size();
+    for (size_t i = 0; i < names.size(); ++i)
+      if (names[i] == (columns.isCount ? "#wrong" : "error")) columns.wrong.push_back(i);
+    for (const auto& [word, column] :
+         {std::pair("time", columns.time),
+          {"busbw", columns.busBandwidth},
+          {"#wrong", columns.wrong.empty() ? names.size() : columns.wrong.front()}})
       if (column == names.size()) return at(fmt::format("the table has no column '{}'", word));
-    columns_ = columns;
+    columns_ = std::move(columns);
+    isOpen_ = true;
     return nameCurrent();
   }
 
@@ -239,19 +262,20 @@ class Parser {
     if (!time || !bus)
       return at(fmt::format("expected a time in us and a bus bandwidth in GB/s, got {} and {}",
                             quote(fields[columns_->time]), quote(fields[columns_->busBandwidth])));
-    TRIREME_RETURN_IF_ERROR(checkResults(fields[columns_->wrong]));
+    for (const size_t column : columns_->wrong)
+      TRIREME_RETURN_IF_ERROR(checkResults(fields[column]));
     if (*size == 0) return {};
     return addPoint(static_cast<double>(*size), *time, *bus);
   }
 
-  // "#wrong" counts, or is N/A if nobody looked; the "error" of older versions is a difference such
-  // as 1e-07.
+  // "#wrong" counts, in five digits or as 1.04858e+06, or is N/A if nobody looked; the "error" of
+  // older versions is a difference such as 1e-07.
   Status checkResults(std::string_view wrong) {
     const Result<double> number = spec::parseDecimal(std::string(wrong));
     if (wrong == "N/A") return {};
     if (!number.has_value() || *number < 0)
       return at(fmt::format("expected the number of wrong results or N/A, got {}", quote(wrong)));
-    if (wholeNumber(wrong).value_or(0) > 0)
+    if (columns_->isCount ? *number > 0 : wholeNumber(wrong).value_or(0) > 0)
       return at(fmt::format("{} results are wrong: nothing to rely on", wrong));
     return {};
   }
@@ -285,6 +309,7 @@ class Parser {
     current_ = {};
     hosts_.clear();
     columns_.reset();
+    isOpen_ = false;
     return {};
   }
 };
@@ -319,7 +344,7 @@ static Status checkHosts(const spec::ClusterSpec& cluster, const NcclSweep& swee
 }
 
 Status checkBandwidth(const spec::ClusterSpec& cluster, size_t tier, const NcclSweep& sweep) {
-  constexpr double kMost = 4;
+  constexpr double kMost = 4, kLeast = 1e-3;
   const double inside = tier > 0 ? static_cast<double>(cluster.tiers[tier - 1].devices) : 1;
   const BytesPerSecond links = cluster.tiers[tier].bandwidth * inside;
   const auto rate = [](BytesPerSecond r) { return fmt::format("{:.1f} GB/s", r.count() / 1e9); };
@@ -330,6 +355,14 @@ Status checkBandwidth(const spec::ClusterSpec& cluster, size_t tier, const NcclS
           "is it a test of another cluster?",
           rate(point.busBandwidth), formatBytes(point.bytes), cluster.tiers[tier].name, rate(links),
           kMost));
+  const spec::CollectivePoint& last = sweep.points.back();
+  const BytesPerSecond link = cluster.tiers[tier].bandwidth;
+  if (last.bytes >= kLargeMessage && last.busBandwidth < link * kLeast)
+    return invalidArgument(fmt::format(
+        "{:.4g} GB/s with {}, where a device's link of tier {} has {}: expected a thousandth of "
+        "it at least; is it a test of another cluster, or did NCCL not find the network?",
+        last.busBandwidth.count() / 1e9, formatBytes(last.bytes), cluster.tiers[tier].name,
+        rate(link)));
   return {};
 }
 

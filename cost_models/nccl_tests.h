@@ -33,10 +33,12 @@ inline constexpr size_t kMaxNcclBytes = size_t{16} << 20;  // of a text; a longe
 // of versions that do not print it, the file's name ("node4.all_reduce_perf.txt",
 // "all_reduce.txt"). The number of ranks is that of the lines "#  Rank  0 ...".
 //
-// Strict, so that nothing is read as something else. A line that is neither empty nor one of NCCL's
-// own ("NCCL version", "NCCL INFO") must be a comment that starts with '#' or a row of numbers
-// under the table's head; the bus bandwidth of a row must follow from its size, its time and the
-// number of ranks (CollectiveKind); no result may be wrong. Rows of size 0 are left out.
+// Strict, so that nothing is read as something else. From the table's head to the summary below it
+// a line that is neither empty nor one of NCCL's own ("NCCL version", "NCCL INFO") must be a
+// comment that starts with '#' or a row of numbers; around it launchers may print what does not
+// begin with a number. mpirun's tags ("[1,0]<stdout>:") are no part of a line. The bus bandwidth of
+// a row must follow from its size, its time and the number of ranks (CollectiveKind); no result may
+// be wrong, in place or out of place. Rows of size 0 are left out.
 //
 // kInvalidArgument, with file and line: what is wrong, and what was expected.
 Result<std::vector<NcclSweep>> parseNcclTests(const std::string& text, const std::string& name);
@@ -46,7 +48,8 @@ Result<std::vector<NcclSweep>> parseNcclTests(const std::string& text, const std
 int64_t perBlockOf(const spec::ClusterSpec& cluster, size_t tier, const NcclSweep& sweep);
 
 // Switches that add up reach more of a link than its rate, by the count of nccl-tests; nothing many
-// times as much. kInvalidArgument: some point says so.
+// times as much, and large messages more than a thousandth of it. kInvalidArgument: some point says
+// otherwise.
 Status checkBandwidth(const spec::ClusterSpec& cluster, size_t tier, const NcclSweep& sweep);
 
 // Puts the sweep, with `source`, into tiers[tier] in place of a curve of the same collective and

@@ -161,9 +161,10 @@ std::vector<Cell> Report::resultCells() const {
     cells.push_back({{"time", true},
                      ifPriced([](const planner::Economics& e) { return formatDuration(e.wall); }),
                      true});
-    cells.push_back({{"USD", true}, ifPriced([](const planner::Economics& e) {
-                       return e.cost ? formatCount(*e.cost) : "";
-                     })});
+    if (!answers_.scenarios.price.empty())
+      cells.push_back({{"USD", true}, ifPriced([](const planner::Economics& e) {
+                         return e.cost ? formatCount(*e.cost) : "";
+                       })});
     cells.push_back({{"MWh", true}, ifPriced([](const planner::Economics& e) {
                        return e.energy ? fmt::format("{:.5g}", *e.energy / kJoulesPerMWh) : "";
                      })});

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cmath>
 #include <filesystem>
 #include <fstream>
 #include <limits>
@@ -305,6 +306,13 @@ Status readAnswers(const std::string& text, const std::string& name,
     point.minusNodes = reader.whole();
     PointAnswer answer = readAnswer(reader, point.gpus);
     TRIREME_RETURN_IF_ERROR(reader.status());
+    const double tokens = static_cast<double>(point.batch) * static_cast<double>(point.sequence);
+    if (answer.ok() &&
+        !(std::abs(answer.step.count() * answer.tokensPerSecond - tokens) <= 1e-6 * tokens))
+      return spec::errorAt(name, records[r][0].mark,
+                           fmt::format("step x tokens/s is {:.7g} tokens, batch x sequence {:.7g}: "
+                                       "the row was changed; give -o to begin a new file",
+                                       answer.step.count() * answer.tokensPerSecond, tokens));
     const auto place = places.find(keyOf(point));
     if (place == places.end())
       return spec::errorAt(

@@ -29,21 +29,23 @@ void sortByCount(std::vector<Reason>& reasons) {
 }
 
 using SweepKey =
-    std::tuple<std::string, std::string, std::string, std::string, std::vector<int64_t>>;
+    std::tuple<std::string, std::string, std::string, std::string, std::vector<int64_t>, double>;
 
 SweepKey sweepOf(const Row& r) {
   return {r.model,
           r.gpu,
           profileNames(r).front(),
           r.precision,
-          {r.layers.value_or(0), r.hidden.value_or(0), r.gpus.value_or(0),
-           r.globalBatch.value_or(0), r.seq.value_or(0)}};
+          {r.gpus.value_or(0), r.globalBatch.value_or(0), r.seq.value_or(0), r.layers.value_or(0),
+           r.hidden.value_or(0), r.heads.value_or(0), r.kvHeads.value_or(0), r.ffn.value_or(0),
+           r.vocab.value_or(0), r.gpusPerNode.value_or(0)},
+          r.interNodeGbpsPerGpu.value_or(0)};
 }
 
 std::string nameOf(const SweepKey& key) {
-  const auto& [model, gpu, stack, precision, counts] = key;
-  return fmt::format("{}, {} x {}, batch {}, seq {}, {}, {}", model, counts[2], gpu, counts[3],
-                     counts[4], precision, stack);
+  const auto& [model, gpu, stack, precision, counts, gbps] = key;
+  return fmt::format("{}, {} x {}, batch {}, seq {}, {}, {}", model, counts[0], gpu, counts[1],
+                     counts[2], precision, stack);
 }
 
 using Layout = std::tuple<std::vector<int64_t>, std::string, std::string>;

@@ -43,9 +43,10 @@ struct Family {
   int64_t numSkipped = 0;  // scored rows
 };
 
-// Rows that are equal in model (name, layers, hidden), GPU, gpus, batch, seq, precision and profile
-// (profileNames) and have at least two layouts: degrees, microbatch, vp, zero, sequence parallel,
-// recompute and schedule. Rows of one layout count once, with their mean times.
+// Rows that are equal in model (name and sizes), GPU, gpus, what connects them, batch, seq,
+// precision and profile (profileNames) and have at least two layouts: degrees, microbatch, vp,
+// zero, sequence parallel, recompute and schedule. Rows of one layout count once, with their mean
+// times.
 struct Sweep {
   std::string name;
   int64_t numLayouts = 0;

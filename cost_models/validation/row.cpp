@@ -50,9 +50,12 @@ Status count(const std::string& text, Row& row) {
 
 template <std::optional<double> Row::* field>
 Status positive(const std::string& text, Row& row) {
+  // Beyond, errors in per cent would have no finite sum.
+  constexpr double kLeast = 1e-12, kMost = 1e15;
   if (text.empty()) return {};
   const Result<double> value = spec::parseDecimal(text);
-  if (!value.has_value() || !(*value > 0)) return expected("a number above 0", text);
+  if (!value.has_value() || !(*value >= kLeast && *value <= kMost))
+    return expected("a number from 1e-12 to 1e15", text);
   row.*field = *value;
   return {};
 }

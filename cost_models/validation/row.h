@@ -41,8 +41,8 @@ struct RowFile {
 };
 
 // kInvalidArgument with file, line and column: no CSV, another header, a cell of the wrong type or
-// out of range (counts are at least 1, rates and times above 0, scored and seq_parallel 0 or 1,
-// zero 0 to 3), a row without id, or with that of another.
+// out of range (counts are at least 1, rates and times 1e-12 to 1e15, scored and seq_parallel 0 or
+// 1, zero 0 to 3), a row without id, or with that of another.
 Result<RowFile> parseRows(const std::string& text, const std::string& name);
 // Also kUnavailable: the file cannot be read.
 Result<RowFile> loadRows(const std::string& path);

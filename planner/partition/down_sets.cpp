@@ -72,10 +72,12 @@ Result<DownSets> DownSets::of(const spec::ProfileSpec& profile, size_t limit) {
   for (int32_t size = 0; !level.empty(); ++size) {
     sets.isChain_ = sets.isChain_ && level.size() == 1;
     if (sets.size() + level.size() > limit)
-      return Error(resourceExhausted(
-          fmt::format("the profile can be cut in two in more than {} ways, because many of its "
-                      "branches run beside each other; merge the layers of a branch into one",
-                      limit)));
+      return Error(resourceExhausted(fmt::format(
+          "the profile can be cut in two in more than {} ways, because {} into one", limit,
+          sets.isChain_ ? "it is a chain of so many layers; merge some that follow "
+                          "each other"
+                        : "many of its branches run beside each other; merge the "
+                          "layers of a branch")));
     std::map<Words, Ready> next;
     for (const auto& [set, ready] : level) {
       sets.words_.insert(sets.words_.end(), set.begin(), set.end());

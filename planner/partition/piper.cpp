@@ -136,17 +136,31 @@ Result<std::string> shortage(const PiperProblem& problem, const DownSets& sets) 
                      placement.devicesUsed(), problem.devices == 1 ? "is" : "are", problem.devices);
 }
 
+// Whether any number of devices helps: a layer may need too much on its own.
+Result<bool> fitsOnMore(const PiperProblem& problem, const DownSets& sets) {
+  PiperProblem larger = problem;
+  larger.devices = kMaxDevices;
+  TRIREME_ASSIGN_OR_RETURN(const PiperCosts costs, PiperCosts::of(larger, sets));
+  PiperPlacement placement(larger, sets, costs, problem.memory->count());
+  TRIREME_ASSIGN_OR_RETURN(const std::vector<PlacedStage> placed, placement.within(kForever));
+  return !placed.empty();
+}
+
 Status whyNothingFits(const PiperProblem& problem, const DownSets& sets, const PiperCosts& costs) {
   TRIREME_ASSIGN_OR_RETURN(const double needed, memoryNeeded(problem, sets, costs));
   if (needed == 0) {
     TRIREME_ASSIGN_OR_RETURN(const std::string why, shortage(problem, sets));
     return infeasible("no partition: " + why);
   }
+  TRIREME_ASSIGN_OR_RETURN(const bool moreWork, fitsOnMore(problem, sets));
   return infeasible(fmt::format(
       "no partition fits in memory: the leanest on {} device{} needs {} of {} per device, {} too "
-      "much; would work: more devices, a higher tensor degree, or variants that store less",
+      "much; {}",
       problem.devices, problem.devices == 1 ? "" : "s", formatBytes(Bytes(needed)),
-      formatBytes(*problem.memory), formatBytes(Bytes(needed) - *problem.memory)));
+      formatBytes(*problem.memory), formatBytes(Bytes(needed) - *problem.memory),
+      moreWork ? "would work: more devices"
+               : "no number of devices would do, only layers with variants that store less or with "
+                 "a higher tensor degree"));
 }
 
 }  // namespace

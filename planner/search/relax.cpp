@@ -62,15 +62,17 @@ class Relaxer {
     Query larger = query_;
     larger.pins.gpus = devices;
     if (devices > query_.cluster.numDevices) {
-      // A cluster has whole groups of its inner tiers, of which a plan may use a part.
-      const auto& tiers = query_.cluster.tiers;
-      const int64_t group = tiers.size() > 1 ? tiers[tiers.size() - 2].devices : 1;
-      Result<spec::ClusterSpec> cluster =
-          spec::withNumDevices(query_.cluster, (devices + group - 1) / group * group);
+      Result<spec::ClusterSpec> cluster = spec::withNumDevices(query_.cluster, clusterFor(devices));
       if (!cluster.has_value()) return std::nullopt;
       larger.cluster = *std::move(cluster);
     }
     return best(std::move(larger), scope);
+  }
+  // A cluster has whole groups of its inner tiers, of which a plan may use a part.
+  int64_t clusterFor(int64_t devices) const {
+    const auto& tiers = query_.cluster.tiers;
+    const int64_t group = tiers.size() > 1 ? tiers[tiers.size() - 2].devices : 1;
+    return (devices + group - 1) / group * group;
   }
   void add(ChangeKind kind, std::string change, CostedPlan found) {
     int64_t devices = devicesFor(found.plan);
@@ -287,9 +289,11 @@ void Relaxer::addDevices() {
   if (!found) return;
   devices = devicesFor(found->plan);
   const bool isMore = devices > query_.cluster.numDevices;
-  std::string change = fmt::format(
-      "{} devices (there are {}{})", devices, base,
-      isMore && !query_.cluster.scalable ? "; the cluster file's num_devices says so" : "");
+  std::string change =
+      fmt::format("{} devices (there are {}{})", devices, base,
+                  isMore && !query_.cluster.scalable
+                      ? fmt::format("; num_devices: {} in the cluster file", clusterFor(devices))
+                      : "");
   add(ChangeKind::kDevices, std::move(change), *std::move(found));
 }
 

@@ -84,8 +84,8 @@ class JsonReport {
   nlohmann::json budgetJson(double budget, const Condition& condition) const;
   const PointAnswer& answerOf(const AnswerRow& row) const { return *answers_.answers[row.point]; }
   const SweepPoint& pointOf(const AnswerRow& row) const { return answers_.points[row.point]; }
-  bool isOnFront(const AnswerRow& row) const {
-    return std::any_of(front_.begin(), front_.end(), [&](size_t i) { return &rows_[i] == &row; });
+  bool isOnFront(size_t row) const {
+    return std::find(front_.begin(), front_.end(), row) != front_.end();
   }
 
   const Answers& answers_;
@@ -130,7 +130,6 @@ nlohmann::json JsonReport::rowJson(const AnswerRow& row) const {
   json["wallSeconds"] = e.wall.count();
   if (row.scenario.price) json["usdPerGpuHour"] = *row.scenario.price;
   if (e.cost) json["costUsd"] = *e.cost;
-  if (e.cost) json["onFront"] = isOnFront(row);
   if (e.energy) json["energyJoules"] = *e.energy;
   if (!e.goodput) return json;
   json["failures"] = {{"gpuMeanBetweenSeconds", row.scenario.failures->deviceMeanBetween.count()},
@@ -189,7 +188,11 @@ nlohmann::json JsonReport::json() const {
   json["model"] = answers_.sweep.base.model.name;
   json["stack"] = answers_.sweep.base.stack.name;
   json["points"] = nlohmann::json::array();
-  for (const AnswerRow& row : rows_) json["points"].push_back(rowJson(row));
+  for (size_t i = 0; i < rows_.size(); ++i) {
+    json["points"].push_back(rowJson(rows_[i]));
+    const std::optional<Economics>& economics = rows_[i].economics;
+    if (economics && economics->cost) json["points"].back()["onFront"] = isOnFront(i);
+  }
   const std::vector<Condition> conditions = conditionsOf(answers_, rows_);
   for (const double deadline : answers_.scenarios.deadlines)
     for (const Condition& condition : conditions)

@@ -297,9 +297,12 @@ Result<std::vector<int64_t>> parseWhole(const std::string& text, int64_t least, 
 
 Result<std::vector<std::string>> parseNames(const std::string& text) {
   const std::vector<std::string> names = split(text, ",");
-  for (const std::string& name : names)
-    if (name.empty()) return refused(fmt::format("expected names between commas, got '{}'", text));
-  return withoutRepeats(names);
+  for (auto name = names.begin(); name != names.end(); ++name) {
+    if (name->empty()) return refused(fmt::format("expected names between commas, got '{}'", text));
+    if (std::find(names.begin(), name, *name) != name)
+      return refused(fmt::format("'{}' is there twice: name it once", *name));
+  }
+  return names;
 }
 
 }  // namespace trireme::planner

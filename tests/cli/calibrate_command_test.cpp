@@ -64,6 +64,15 @@ TEST_F(CalibrateCommand, ATestOfSeveralHostsIsOfTheNetwork) {
                          "A100-SXM4-80GB'"});
 }
 
+TEST_F(CalibrateCommand, SaysWhatATestDoesNotTell) {
+  const Outcome inside = calibrate({"--nccl-tests", log, "--cluster", "dgx-a100"});
+  EXPECT_THAT(inside.err, HasSubstr("note: tier nvlink keeps its efficiency of 0."));
+  const Outcome messages =
+      calibrate({"--nccl-tests", write("send.txt", cost::kSendOutput), "--cluster", "dgx-a100"});
+  expectSuccess(messages);
+  EXPECT_THAT(messages.err, HasSubstr("the table of send is kept, and no prediction goes by it"));
+}
+
 // And one host does not.
 TEST_F(CalibrateCommand, ATestOfOneHostIsOfNoNetwork) {
   expectRefusal(calibrate({"--nccl-tests", log, "--cluster", "dgx-a100", "--tier", "infiniband"}),
@@ -128,7 +137,7 @@ TEST_F(CalibrateCommand, RefusesWhatMakesNoSense) {
                 {log + ":5", "the test ran on 4 ranks", "has 2 devices"});
   expectRefusal(calibrate({"--nccl-tests", log, "--cluster", "dgx-a100", "--tier", "nvlnk"}), 1,
                 {"no such tier; did you mean 'nvlink'?"});
-  const std::string damaged = write("damaged.txt", cost::kAllReduceOutput + "x\n");
+  const std::string damaged = write("damaged.txt", cost::kAllReduceOutput + "8 x\n");
   expectRefusal(calibrate({"--nccl-tests", damaged, "--cluster", "dgx-a100"}), 1,
                 {damaged + ":17: expected 13 columns"});
   expectRefusal(calibrate({"--nccl-tests", path("none"), "--cluster", "dgx-a100"}), 1,
@@ -140,7 +149,7 @@ TEST_F(CalibrateCommand, WritesNothingOverWhatItReadsNorAfterAnError) {
                 {"-o", "is also --nccl-tests"});
   expectRefusal(calibrate({"--ranks", "1", "-o", path("no/such/folder.yaml")}), 1,
                 {"cannot write"});
-  const std::string damaged = write("damaged.txt", cost::kAllReduceOutput + "x\n");
+  const std::string damaged = write("damaged.txt", cost::kAllReduceOutput + "8 x\n");
   expectRefusal(calibrate({"--nccl-tests", damaged, "--cluster", "dgx-a100", "-o", path("o.yaml")}),
                 1, {damaged});
   EXPECT_FALSE(std::filesystem::exists(path("o.yaml")));

@@ -151,6 +151,12 @@ TEST_F(PartitionCommand, ClusterGivesNetworkAndMemory) {
   EXPECT_THAT(noted.out, HasSubstr("8 at 8 GB/s"));
   EXPECT_THAT(noted.err, HasSubstr("note: a worker of stage 1 holds 381"));
   EXPECT_THAT(noted.err, HasSubstr("a device has 64.00 MiB; this method does not look at memory"));
+  // The released code's rule has the same memory, and lets the last stage pass.
+  EXPECT_THAT(partition(profile, {"--cluster", cluster, "--method", "released"}).err,
+              HasSubstr("64.00 MiB; the published rule does not count all of it"));
+  EXPECT_EQ(
+      partition(profile, {"--cluster", cluster, "--method", "released", "--memory", "none"}).err,
+      "");
   expectRefusal(partition(profile, {"--cluster", cluster, "--gpus", "9"}), 1,
                 {"--gpus 9: cluster 'laptop' has 8 devices; nearest: 8"});
 }

@@ -151,6 +151,18 @@ TEST_F(PredictCommand, SeveralFilesAreFamiliesOfTheirOwn) {
   EXPECT_NEAR(1 + first, 2 * (1 + second), 1e-9);
 }
 
+TEST_F(PredictCommand, AFileCountsOnceAndFilesOfOneNameAreToldApart) {
+  const std::string one = write("one.csv", header() + row("a", 1, "0.001"));
+  expectRefusal(predict({one, path("./one.csv")}), 1, {"--predict: ", "one.csv are one file"});
+  const std::string other = write("clusters/one.csv", header() + row("b", 1, "0.002"));
+  const Outcome outcome = predict({one, other}, {"--json"});
+  expectSuccess(outcome);
+  const nlohmann::json json = nlohmann::json::parse(outcome.out);
+  ASSERT_EQ(json.at("families").size(), 2u);
+  EXPECT_EQ(json["families"][0].at("file"), one);
+  EXPECT_EQ(json["families"][1].at("file"), other);
+}
+
 TEST_F(PredictCommand, ShippedClustersAndStacksAnswerWithoutFolders) {
   std::string text = replaced(row("a", 1, "9"), ",core,", ",A100-80GB-SXM,");
   text = replaced(text, ",fp32,", ",bf16,");
@@ -161,7 +173,7 @@ TEST_F(PredictCommand, ShippedClustersAndStacksAnswerWithoutFolders) {
 
 TEST_F(PredictCommand, WrongFilesAreRefusedWithTheirPlace) {
   expectRefusal(predict({write("rows.csv", header() + row("a", 1, "fast"))}), 1,
-                {"rows.csv:2:", "iter_time_s: expected a number above 0, got 'fast'"});
+                {"rows.csv:2:", "iter_time_s: expected a number from 1e-12 to 1e15, got 'fast'"});
   expectRefusal(predict({write("rows.csv", "id,stack\n")}), 1,
                 {"rows.csv:1:4: the header has 2 columns, expected 39; 'scored' is missing"});
   expectRefusal(predict({path("none.csv")}), 1, {"none.csv: cannot read: No such file"});

@@ -337,6 +337,13 @@ TEST_F(WhatifCommand, FilesOfOtherQuestionsAreRefused) {
                 {"sweep.csv:5:1", "8 GPUs", "not among the points"});
   expectRefusal(whatif({"--gpus", "1..8", "--resume", write("other.csv", "a,b\n1,2\n")}), 1,
                 {"other.csv:1:1", "not a sweep"});
+  // Of its first row, of one GPU: half the time and as many tokens per second.
+  std::string changed = readAll(path("sweep.csv"));
+  const nlohmann::json points = jsonOf(whatif({"--gpus", "1..8", "--batch", "8,16", "--json"}));
+  const double step = points.at("points")[0].at("stepSeconds");
+  changed = replaced(changed, "," + fmt::format("{}", step) + ",", fmt::format(",{},", step / 2));
+  expectRefusal(whatif({"--gpus", "1..8", "--batch", "8,16", "--resume", write("c.csv", changed)}),
+                1, {"c.csv:2:1: step x tokens/s is", "the row was changed"});
   const std::string notes = write("notes.txt", "notes without a line feed");
   expectRefusal(whatif({"--gpus", "1..8", "--resume", notes}), 1,
                 {"notes.txt: not a sweep of trireme whatif"});
@@ -408,6 +415,8 @@ TEST_F(WhatifCommand, DeadlinesAreAnsweredBetweenThePoints) {
   const nlohmann::json answer = jsonOf(whatif(args));
   ASSERT_EQ(answer.at("points").size(), 2u);
   const nlohmann::json refined = answer.at("deadlines")[0].at("refined");
+  EXPECT_TRUE(answer["points"][0].contains("onFront"));
+  EXPECT_FALSE(refined.at("point").contains("onFront"));
   size_t fewest = 0;
   while (all[fewest].at("wallSeconds") > deadline * 1.000001) ++fewest;
   EXPECT_EQ(refined.at("point").at("gpus"), all[fewest].at("gpus"));
@@ -440,6 +449,9 @@ TEST_F(WhatifCommand, CellsOfAPointWithoutAPlanAreEmpty) {
   const std::string behind = row.substr(row.rfind('"') + 1);
   EXPECT_EQ(behind.find_first_not_of(','), behind.find("1000000000")) << row;
   EXPECT_EQ(runTrireme(again).out, text);
+  const Outcome table = runTrireme(asked);
+  expectSuccess(table);
+  EXPECT_THAT(table.out, ::testing::Not(HasSubstr("USD")));  // no price is given
 }
 
 // What `trireme plan` says of the same question, word for word.

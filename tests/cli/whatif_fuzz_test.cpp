@@ -54,6 +54,7 @@ Answers smallAnswers() {
   answer.gpusUsed = 8;
   answer.nodesUsed = 1;
   answer.step = Seconds(0.125);
+  answer.tokensPerSecond = 4096;  // 16 sequences of 32
   answer.breakdown.products = Seconds(0.1);
   answer.breakdown.optimizer = Seconds(0.025);
   answers.answers[0] = answer;

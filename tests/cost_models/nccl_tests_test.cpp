@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <numeric>
+#include <sstream>
 
 #include "cost_models/collectives.h"
 #include "ir/spec/load.h"
@@ -83,8 +84,8 @@ TEST(ParseNcclTests, KnowsHostsAndGpus) {
 TEST(ParseNcclTests, SaysWhatIsWrongAndWhere) {
   EXPECT_THAT(messageOfLog(replaced(kAllReduceOutput, "values : 0 OK", "values : 5 FAILED")),
               HasSubstr("log.txt:14: '5' values are out of bounds"));
-  EXPECT_THAT(messageOfLog(replaced(kAllReduceOutput, "NCCL version", "\x1b[31m")),
-              HasSubstr("got ' [31m'"));
+  EXPECT_THAT(messageOfLog(replaced(kAllReduceOutput, "NCCL version", "\xFF\xFEN")),
+              HasSubstr("log.txt:1: the file is not valid UTF-8"));
 
   const auto with = [](const std::string& from, const std::string& to) {
     return messageOfLog(replaced(kAllReduceOutput, from, to));
@@ -103,6 +104,11 @@ TEST(ParseNcclTests, SaysWhatIsWrongAndWhere) {
   EXPECT_THAT(with("     0    100.5", "     x    100.5"),
               HasSubstr("expected the number of wrong results or N/A, got 'x'"));
   EXPECT_EQ(with("     0    100.5", "   N/A    100.5"), "");
+  // In more than five digits, and in place.
+  EXPECT_THAT(with("     0    100.5", " 1.04858e+06 100.5"),
+              HasSubstr("log.txt:12: 1.04858e+06 results are wrong"));
+  EXPECT_THAT(with("15.65      0\n", "15.65      12\n"),
+              HasSubstr("log.txt:12: 12 results are wrong"));
   EXPECT_THAT(with("   sum", ""), HasSubstr("log.txt:12: expected 13 columns as in the table's "
                                             "head, got 12"));
   EXPECT_THAT(with("     4194304", "     1048576"), HasSubstr("does not follow"));
@@ -111,6 +117,39 @@ TEST(ParseNcclTests, SaysWhatIsWrongAndWhere) {
   EXPECT_THAT(with("# Out of", "Segmentation fault\n# Out of"),
               HasSubstr("log.txt:14: expected 13 columns"));
   EXPECT_EQ(with("# Out of", "host:10:12 [0] NCCL INFO comm destroyed\n# Out of"), "");
+}
+
+// Older versions print the largest difference, which rounding explains.
+TEST(ParseNcclTests, ADifferenceIsNoCount) {
+  std::string text = kAllReduceOutput;
+  for (size_t at; (at = text.find("#wrong")) != std::string::npos;) text.replace(at, 6, "error");
+  EXPECT_EQ(messageOfLog(text), "");
+  EXPECT_EQ(messageOfLog(replaced(text, "     0    100.5", " 1e-07    100.5")), "");
+  EXPECT_THAT(messageOfLog(replaced(text, "     0    100.5", "     2    100.5")),
+              HasSubstr("log.txt:12: 2 results are wrong"));
+}
+
+// Around the table, and in front of every line.
+TEST(ParseNcclTests, WhatLaunchersPrintIsNoneOfIt) {
+  const auto pointsOf = [](const std::string& text) {
+    const auto sweeps = parseNcclTests(text, "log.txt");
+    EXPECT_TRUE(sweeps.has_value()) << sweeps.error().message();
+    return sweeps.has_value() ? sweeps->front().points : std::vector<spec::CollectivePoint>();
+  };
+  const auto expected = pointsOf(kAllReduceOutput);
+  ASSERT_EQ(expected.size(), 2u);
+  EXPECT_EQ(pointsOf("Warning: Permanently added 'node1' to the list of known hosts.\n" +
+                     kAllReduceOutput + "\nreal\t0m3.2s\n"),
+            expected);
+  EXPECT_EQ(pointsOf("\xEF\xBB\xBF" + kAllReduceOutput.substr(kAllReduceOutput.find('#'))),
+            expected);
+  std::string tagged;
+  std::istringstream lines(kAllReduceOutput);
+  for (std::string line; std::getline(lines, line);) tagged += "[1,0]<stdout>:" + line + "\n";
+  EXPECT_EQ(pointsOf(tagged), expected);
+  EXPECT_EQ(pointsOf(replaced(kAllReduceOutput, "# Out of",
+                              "host:10:12 [0] ext.cc:63 NCCL WARN no plugin\n# Out of")),
+            expected);
 }
 
 TEST(ParseNcclTests, ATableNeedsRowsAndRanks) {
@@ -197,6 +236,12 @@ TEST(CheckBandwidth, RefusesWhatNoLinkOfTheTierReaches) {
   sweep.points.push_back({Bytes(1 << 30), BytesPerSecond(1e15)});
   EXPECT_THAT(checkBandwidth(cluster, 1, sweep).message(),
               HasSubstr("1000000.0 GB/s with 1.00 GiB, where the links of tier"));
+  sweep.points.back().busBandwidth = BytesPerSecond(11e6);
+  EXPECT_TRUE(checkBandwidth(cluster, 1, sweep).ok());
+  sweep.points.back().busBandwidth = BytesPerSecond(9e6);
+  EXPECT_THAT(checkBandwidth(cluster, 1, sweep).message(),
+              HasSubstr("0.009 GB/s with 1.00 GiB, where a device's link of tier outer has 10.0 "
+                        "GB/s: expected a thousandth"));
 }
 
 TEST(EfficiencyOf, IsNoneWhereItDoesNotFollow) {

@@ -160,7 +160,9 @@ TEST(Sweeps, EqualInAllButTheLayout) {
            [](Row& r) { r.model = "x"; }, [](Row& r) { r.gpus = 1; }, [](Row& r) { r.gpu = "x"; },
            [](Row& r) { r.globalBatch = 1; }, [](Row& r) { r.seq = 1; },
            [](Row& r) { r.precision = "bf16"; }, [](Row& r) { r.stack = "nemo"; },
-           [](Row& r) { r.hidden = 1; }})
+           [](Row& r) { r.layers = 1; }, [](Row& r) { r.hidden = 1; }, [](Row& r) { r.heads = 1; },
+           [](Row& r) { r.kvHeads = 1; }, [](Row& r) { r.ffn = 1; }, [](Row& r) { r.vocab = 1; },
+           [](Row& r) { r.gpusPerNode = 4; }, [](Row& r) { r.interNodeGbpsPerGpu = 1; }})
     EXPECT_EQ(sweepsAfter([&](Row& r) { r.tp = 1, change(r); }), 0u);
 }
 

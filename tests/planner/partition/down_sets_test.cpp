@@ -94,7 +94,25 @@ TEST(DownSets, TooManyBranchesAreRefused) {
   const Result<DownSets> sets = DownSets::of(p);
   ASSERT_FALSE(sets.has_value());
   EXPECT_EQ(sets.error().code(), StatusCode::kResourceExhausted);
-  EXPECT_THAT(sets.error().message(), HasSubstr("in more than 10000 ways"));
+  EXPECT_THAT(sets.error().message(), HasSubstr("in more than 10000 ways, because many of its"));
+}
+
+// n layers in a row are cut in n + 1 ways.
+TEST(DownSets, TooLongChainsAreRefused) {
+  const auto chainOf = [](int32_t layers) {
+    spec::ProfileSpec p;
+    for (int32_t i = 0; i < layers; ++i) {
+      p.layers.push_back(plainLayer(std::to_string(i), 1, 1, 1));
+      if (i > 0) join(p, i - 1, i);
+    }
+    return p;
+  };
+  EXPECT_TRUE(DownSets::of(chainOf(9), 10).has_value());
+  const Result<DownSets> sets = DownSets::of(chainOf(10), 10);
+  ASSERT_FALSE(sets.has_value());
+  EXPECT_EQ(sets.error().message(),
+            "the profile can be cut in two in more than 10 ways, because it is a chain of so many "
+            "layers; merge some that follow each other into one");
 }
 
 }  // namespace

@@ -306,10 +306,18 @@ TEST(Piper, TheLeastMemoryThatWouldDoIsNamed) {
   problem.microbatches = 3;
   problem.memory = Bytes(3);
   EXPECT_THAT(whyNot(problem), HasSubstr("the leanest on 1 device needs 4 B of 3 B per device, "
-                                         "1 B too much"));
+                                         "1 B too much; would work: more devices"));
   // Two devices: 1 | 3 layers need 2 and 3 B, which fits.
   problem.devices = 2;
   EXPECT_EQ(solvedPiper(problem).stages.size(), 2u);
+}
+
+// A layer with 1 B, in flight or not, has no room in half of it, however many devices there are.
+TEST(Piper, DevicesThatWouldNotHelpAreNotAdvised) {
+  PiperProblem problem = chain({1, 1});
+  problem.microbatches = 3;
+  problem.memory = Bytes(0.5);
+  EXPECT_THAT(whyNot(problem), HasSubstr("; no number of devices would do, only layers with"));
 }
 
 // The message's memory is enough, and a thousandth less is not.

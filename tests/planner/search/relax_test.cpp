@@ -174,7 +174,7 @@ TEST(Shortfall, FewestDevicesThatDo) {
   ASSERT_EQ(shortfall.changes.size(), 1u);
   EXPECT_EQ(shortfall.changes.front().kind, ChangeKind::kDevices);
   EXPECT_EQ(shortfall.changes.front().change,
-            "6 devices (there are 2; the cluster file's num_devices says so)");
+            "6 devices (there are 2; num_devices: 6 in the cluster file)");
   EXPECT_EQ(shortfall.changes.front().plan.numRanks(), 6);
 }
 
@@ -190,7 +190,20 @@ TEST(Shortfall, FewestDevicesAreCountedInNodes) {
   const Shortfall shortfall = askForShortfall(query);
   ASSERT_EQ(shortfall.changes.size(), 1u);
   EXPECT_EQ(shortfall.changes.front().change,
-            "6 devices (there are 4; the cluster file's num_devices says so)");
+            "6 devices (there are 4; num_devices: 6 in the cluster file)");
+}
+
+// Eight are two thirds of a fourth block of three: the file counts whole blocks.
+TEST(Shortfall, TheClusterFileHasWholeBlocks) {
+  Query query = smallQuery(6, 16, 16);
+  query.cluster.tiers.front().devices = 3;
+  query.cluster.device.memory = leastMemoryOf(smallQuery(8, 16, 16)) * 1.01;
+  const Shortfall shortfall = askForShortfall(query);
+  const auto devices =
+      std::find_if(shortfall.changes.begin(), shortfall.changes.end(),
+                   [](const Relaxation& r) { return r.kind == ChangeKind::kDevices; });
+  ASSERT_NE(devices, shortfall.changes.end());
+  EXPECT_EQ(devices->change, "8 devices (there are 6; num_devices: 9 in the cluster file)");
 }
 
 // Nodes are hosts, whatever the links join: here two of a block of four. Less than one is counted

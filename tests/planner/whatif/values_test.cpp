@@ -53,6 +53,11 @@ TEST(WhatifValues, ATokenIsTheLeast) {
   EXPECT_EQ(parseUnit("0 USD/h", priceUnits()), 0.0);
 }
 
+TEST(WhatifValues, ANameIsThereOnce) {
+  EXPECT_EQ(parseNames("h100,h200"), (std::vector<std::string>{"h100", "h200"}));
+  EXPECT_EQ(parseNames("h100,h200,h100").error().message(), "'h100' is there twice: name it once");
+}
+
 // Two devices may have the same price.
 TEST(WhatifValues, NumbersWithUnitsAreAsTheyAreWritten) {
   EXPECT_EQ(parseUnits("2,2,5 USD/h", priceUnits()), (Reals{2, 2, 5}));
