@@ -131,8 +131,7 @@ void noteNode(const plan::Plan& planned, const plan::Plan& plan) {
 
 // What is predicted is not always what runs.
 void noteStack(const plan::Plan& plan, Framework framework) {
-  const std::optional<Framework> own = codegen::frameworkOfStack(plan.stack);
-  if (own == framework) return;
+  if (codegen::isOf(plan.stack, framework)) return;
   tell(
       "note: the plan was made for stack '{}': the times predicted for it are not those of "
       "{}\n",

@@ -53,7 +53,12 @@ void noteAccumulation(const plan::Plan& plan, const spec::ModelSpec& model,
                       const ExportOptions& options, Exported& exported) {
   const auto ranks = static_cast<double>(plan.dpShard * plan.cp);
   const double whole = static_cast<double>(model.numParameters()) * options.gradientBytes;
-  if (plan.stateSharding == StateSharding::kNone || plan.numMicrobatches() == 1) return;
+  if (plan.numMicrobatches() == 1) return;
+  exported.notes.push_back(
+      "the script has to do each microbatch within accelerator.accumulate(model), with no number "
+      "of "
+      "its own: Accelerator takes it from the environment");
+  if (plan.stateSharding == StateSharding::kNone) return;
   exported.notes.push_back(fmt::format(
       "the plan reduces gradients after each of {0} microbatches: give Accelerator("
       "gradient_accumulation_plugin=GradientAccumulationPlugin(num_steps={0}, "
@@ -105,8 +110,17 @@ Exported toAccelerate(const plan::Plan& plan, const spec::ModelSpec& model,
     exported.text += parallelismSection(plan);
     exported.notes.push_back("parallelism_config needs Accelerate 1.10 or later");
   }
-  exported.command = {"--config_file", exported.fileName, "--gradient_accumulation_steps",
-                      fmt::format("{}", plan.numMicrobatches()), "train.py"};
+  if (plan.cp > 1)
+    exported.notes.push_back(
+        "sequences are divided only within accelerator.maybe_context_parallel(buffers=..., "
+        "buffer_seq_dims=...), which the script has to enter for every microbatch: without it "
+        "every "
+        "rank computes all of them");
+  exported.command = {"--config_file", exported.fileName, "train.py"};
+  // --gradient_accumulation_steps is DeepSpeed's alone (src/accelerate/utils/launch.py, 1.15).
+  if (plan.numMicrobatches() > 1)
+    exported.environment.push_back(
+        fmt::format("ACCELERATE_GRADIENT_ACCUMULATION_STEPS={}", plan.numMicrobatches()));
   exported.notes.push_back(
       fmt::format("train.py stands for your script: a batch of {} per device, sequence length {}, "
                   "learning rate "

@@ -61,6 +61,8 @@ std::vector<Argument> megatronArguments(const plan::Plan& plan, const spec::Mode
 // The framework that a stack profile describes, by the profile's name; none that is exported to:
 // absent.
 std::optional<Framework> frameworkOfStack(std::string_view stack);
+// Whether what it describes is the program that files are written for, and no earlier one.
+bool isOf(std::string_view stack, Framework framework);
 
 enum class Launcher : uint8_t { kTorchrun, kSlurm, kMpirun };
 

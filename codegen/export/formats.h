@@ -25,6 +25,8 @@ Nodes nodesOf(const plan::Plan& plan);
 // a plan that is priced so lacks.
 bool overlapsTensorParallel(const plan::Plan& plan, const ExportOptions& options);
 void noteTensorParallel(const plan::Plan& plan, const ExportOptions& options, Exported& exported);
+// What Megatron-Core computes in another way than the plan says.
+void noteCore(const plan::Plan& plan, const spec::ModelSpec& model, Exported& exported);
 
 // Steps of the whole training: as asked for, or warm-up + decay; none if the rate never decays.
 std::optional<int64_t> numSteps(const plan::Plan& plan, const ExportOptions& options);

@@ -110,7 +110,7 @@ constexpr FrameworkInfo kInfos[] = {
      false,
      {}},
     {"accelerate",
-     "Accelerate's FSDP",
+     "Hugging Face Accelerate",
      "accelerate",
      kAccelerateChoices,
      kPlainPrecisions,
@@ -204,6 +204,10 @@ std::vector<Misfit> torchtitanMisfits(const spec::ModelSpec& model,
   misfits.addIf(torchtitanFlavor(model).empty(),
                 fmt::format("model {}, which it does not define", model.name),
                 "Llama 3 of 8B, 70B or 405B");
+  // Of every flavor, whatever the tokenizer has (models/llama3/model/args.py, v0.2.2).
+  constexpr int64_t kVocabulary = 128256;
+  misfits.addIf(model.vocabSize != kVocabulary, fmt::format("a vocabulary of {}", model.vocabSize),
+                fmt::format("{}", kVocabulary));
   misfits.addIf(training.embeddingDropout > 0 || training.attentionDropout > 0 ||
                     training.residualDropout > 0,
                 "dropout", "none");
@@ -242,7 +246,7 @@ std::string torchtitanFlavor(const spec::ModelSpec& m) {
     return "";
   for (const Flavor& f : kFlavors)
     if (m.numLayers == f.layers && m.hiddenSize == f.hidden && m.numHeads == f.heads &&
-        m.numKvHeads == f.kvHeads && m.ffnSize == f.ffn)
+        m.numKvHeads == f.kvHeads && m.ffnSize == f.ffn && m.headSize * f.heads == f.hidden)
       return std::string(f.name);
   return "";
 }

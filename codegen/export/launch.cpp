@@ -78,9 +78,11 @@ std::string onEveryNode(const Exported& exported, const plan::Plan& plan, Framew
            (where.empty() ? "" : comment("Run it" + where + ".")) + environment(exported) +
            payload(exported) + command + "\n";
   if (framework == Framework::kDeepspeed) return exported.text;  // JSON has no comments
+  std::string variables;
+  for (const std::string& variable : exported.environment) variables += variable + " ";
   return header(exported, plan, framework) +
          comment(fmt::format("Save as {} and run{}:", exported.fileName, where)) +
-         comment("  " + command) + exported.text;
+         comment("  " + variables + command) + exported.text;
 }
 
 // A shell that every node runs inherits variables, but no arrays.

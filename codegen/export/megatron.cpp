@@ -95,6 +95,7 @@ void addLossScaling(Arguments& args, const spec::TrainingSpec& t) {
   args.add("--initial-loss-scale", t.initialLossScale);
   args.add("--loss-scale-window", t.lossScaleWindow);
   args.add("--min-loss-scale", t.minLossScale);
+  args.add("--hysteresis", int64_t{1});  // every overflow halves the scale
 }
 
 void addTraining(Arguments& args, const Plan& plan, const ExportOptions& options) {
@@ -228,6 +229,19 @@ std::vector<Argument> megatronArguments(const Plan& plan, const ModelSpec& model
   return args.take();
 }
 
+// TransformerConfig fuses GELU, by tanh, with a bias alone; products of three tensors in float32
+// are TF32 (Transformer Engine, common/gemm/cublaslt_gemm.cu).
+void noteCore(const Plan& plan, const ModelSpec& model, Exported& exported) {
+  if (model.activation == spec::ActivationKind::kGeluTanh && !model.linearBias)
+    exported.notes.push_back(
+        "Megatron computes GELU without biases by erf, not by the plan's tanh");
+  if (plan.training.precision == Precision::kFp32)
+    exported.notes.push_back(
+        "Transformer Engine multiplies float32 in TF32, on GPUs that have it: less exact, and "
+        "faster "
+        "than the plan's products");
+}
+
 Exported toMegatron(const Plan& plan, const ModelSpec& model, const ExportOptions& options) {
   Exported exported;
   // arguments.py asserts it for tensor and context parallelism, and forbids it under FSDP.
@@ -244,9 +258,7 @@ Exported toMegatron(const Plan& plan, const ModelSpec& model, const ExportOption
   noteRopeScaling(model.ropeScaling, exported);
   if (!numSteps(plan, options))
     exported.notes.push_back("the plan has no number of steps: give --steps or --train-iters");
-  if (model.activation == spec::ActivationKind::kGeluTanh && !model.linearBias)
-    exported.notes.push_back(
-        "Megatron computes GELU without biases by erf, not by the plan's tanh");
+  noteCore(plan, model, exported);
   return exported;
 }
 

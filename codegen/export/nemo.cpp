@@ -91,7 +91,7 @@ constexpr std::array<std::string_view, 4> kBothStates = {
 
 // What the overrides say in one key, what Bridge does anyway, or what a note says. Its models have
 // as many positions as model.seq_length; the key for them that the script writes is no field.
-constexpr std::array<std::string_view, 16> kSaidOtherwise = {"--max-position-embeddings",
+constexpr std::array<std::string_view, 17> kSaidOtherwise = {"--max-position-embeddings",
                                                              "--no-create-attention-mask-in-"
                                                              "dataloader",
                                                              "--bf16",
@@ -100,6 +100,7 @@ constexpr std::array<std::string_view, 16> kSaidOtherwise = {"--max-position-emb
                                                              "--initial-loss-scale",
                                                              "--loss-scale-window",
                                                              "--min-loss-scale",
+                                                             "--hysteresis",
                                                              "--fp8-format",
                                                              "--fp8-recipe",
                                                              "--fp8-param-gather",
@@ -224,6 +225,7 @@ Exported toNemo(const plan::Plan& plan, const spec::ModelSpec& model,
   noteTensorParallel(plan, options, exported);
   if (!numSteps(plan, options))
     exported.notes.push_back("the plan has no number of steps: give --steps or train.train_iters");
+  noteCore(plan, model, exported);
   return exported;
 }
 

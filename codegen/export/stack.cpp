@@ -8,23 +8,37 @@ namespace {
 struct Family {
   std::string_view begin;  // of the names of its profiles
   Framework framework;
+  bool isAnother = false;  // than what files are written for: earlier, or of other authors
 };
 
-// Megatron-DeepSpeed is a program of its own that nothing is exported to.
-constexpr std::array kFamilies = {Family{"megatron-core", Framework::kMegatron},
-                                  Family{"megatron-lm", Framework::kMegatron},
+// The first that fits. Megatron-DeepSpeed is a program of its own that nothing is exported to.
+constexpr std::array kFamilies = {Family{"megatron-core-2023", Framework::kMegatron, true},
+                                  Family{"megatron-core", Framework::kMegatron},
+                                  Family{"megatron-lm", Framework::kMegatron, true},
+                                  Family{"nemo-2023", Framework::kNemo, true},
                                   Family{"nemo", Framework::kNemo},
+                                  Family{"torchtitan-fsdp1", Framework::kTorchtitan, true},
                                   Family{"torchtitan", Framework::kTorchtitan},
                                   Family{"deepspeed", Framework::kDeepspeed},
                                   Family{"accelerate", Framework::kAccelerate},
-                                  Family{"composer-fsdp", Framework::kAccelerate}};
+                                  Family{"composer-fsdp", Framework::kAccelerate, true}};
+
+const Family* familyOf(std::string_view stack) {
+  for (const Family& family : kFamilies)
+    if (stack.starts_with(family.begin)) return &family;
+  return nullptr;
+}
 
 }  // namespace
 
 std::optional<Framework> frameworkOfStack(std::string_view stack) {
-  for (const Family& family : kFamilies)
-    if (stack.starts_with(family.begin)) return family.framework;
-  return std::nullopt;
+  const Family* const family = familyOf(stack);
+  return family ? std::optional(family->framework) : std::nullopt;
+}
+
+bool isOf(std::string_view stack, Framework framework) {
+  const Family* const family = familyOf(stack);
+  return family && family->framework == framework && !family->isAnother;
 }
 
 bool gathersF8(const plan::Plan& plan, const ExportOptions& options) {

@@ -135,9 +135,6 @@ Exported toTorchtitan(const Plan& plan, const spec::ModelSpec& model,
   exported.notes.push_back(
       "data, tokenizer and checkpoints are yours: training.dataset, model.hf_assets_path, "
       "[checkpoint]");
-  exported.notes.push_back(fmt::format(
-      "torchtitan takes the vocabulary from the tokenizer; the plan counts on {} tokens",
-      model.vocabSize));
   if (model.ropeScaling == RopeScaling{})
     exported.notes.push_back(
         "torchtitan scales the rotary positions of every Llama 3 as Llama 3.1 does; the plan's "

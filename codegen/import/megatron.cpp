@@ -217,13 +217,16 @@ std::string stackOf(Flags& flags, const Plan& plan) {
   return recipe == "mxfp8" ? "nemo-fp8-mx" : "nemo-fp8-current";
 }
 
-// Megatron's own defaults. A scale of --loss-scale never changes. How often an overflow is let pass
-// (--hysteresis) is not carried over: nobody reads it, so it is listed.
-void readLossScaling(Flags& flags, spec::TrainingSpec& t) {
+// Megatron's own defaults. A scale of --loss-scale never changes.
+void readLossScaling(Flags& flags, spec::TrainingSpec& t, std::vector<std::string>& notes) {
   if (const double fixed = flags.real("--loss-scale", 0); fixed > 0) return fixLossScale(fixed, t);
   t.initialLossScale = flags.real("--initial-loss-scale", 4294967296);
   t.lossScaleWindow = flags.count("--loss-scale-window", 1000);
   t.minLossScale = flags.real("--min-loss-scale", 1);
+  if (flags.has("--hysteresis") && flags.count("--hysteresis", 2) != 1)
+    notes.push_back(
+        "--hysteresis is not kept: every overflow halves the scale, as if it were 1; no price "
+        "depends on it");
 }
 
 void readTraining(Flags& flags, spec::TrainingSpec& t, std::vector<std::string>& notes) {
@@ -232,7 +235,7 @@ void readTraining(Flags& flags, spec::TrainingSpec& t, std::vector<std::string>&
   t.sequenceLength = flags.count("--seq-length", 0);
   t.globalBatchSize = flags.count("--global-batch-size", 0);
   t.precision = precisionOf(flags);
-  if (t.precision == Precision::kFp16) readLossScaling(flags, t);
+  if (t.precision == Precision::kFp16) readLossScaling(flags, t, notes);
   t.seed = static_cast<uint64_t>(flags.count("--seed", 1234));
   t.attentionDropout = flags.real("--attention-dropout", 0.1);
   t.residualDropout = t.embeddingDropout = flags.real("--hidden-dropout", 0.1);

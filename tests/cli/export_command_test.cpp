@@ -56,6 +56,24 @@ TEST_F(ExportCommand, LaunchersStartEveryNode) {
       {"the plan is for stack 'trireme', which slurm cannot launch", "--framework megatron"});
 }
 
+// Its program of then is not what files are written for now.
+TEST_F(ExportCommand, SaysThatAnEarlierProgramWasPriced) {
+  const std::vector<std::string> question = {
+      "plan",   "--model", "gpt2-350m", "--cluster", "dgx-a100",
+      "--gpus", "8",       "--batch",   "64",        "--seq",
+      "1024",   "--for",   "megatron",  "-o",        path("gpt.yaml")};
+  for (const auto& [stack, isEarlier] :
+       {std::pair("megatron-lm-2021", true), {"megatron-core", false}}) {
+    std::vector<std::string> args = question;
+    args.insert(args.end(), {"--stack", stack});
+    expectSuccess(runTrireme(args));
+    const Outcome outcome = runTrireme({"export", path("gpt.yaml"), "--to", "megatron"});
+    expectSuccess(outcome);
+    const std::string note = std::string("the plan was made for stack '") + stack + "'";
+    EXPECT_EQ(outcome.err.find(note) != std::string::npos, isEarlier) << outcome.err;
+  }
+}
+
 TEST_F(ExportCommand, RefusalsNameTheChoiceAndTheWayOut) {
   const std::string plan = planned({"--tp", "2", "--pp", "2", "--dp", "2", "--schedule", "gpipe"});
   expectRefusal(exported(plan, {"--to", "megatron"}), 1,

@@ -56,16 +56,27 @@ TEST(RestrictedTo, PadsAVocabularyIfTheFrameworkDoes) {
   EXPECT_EQ(restrictedTo(stack, Framework::kDeepspeed)->vocabMultiple, 1);
 }
 
-// 128,257 tokens on eight ranks are 16,033 rows each, whoever pads.
-TEST(Refusals, ShardsOfEqualSizePadNoVocabulary) {
+// torchtitan has one vocabulary, and pads none.
+TEST(Refusals, OfTorchtitanIncludeOtherVocabularies) {
   Plan plan = loadPlan("llama3-70b-titan");
   spec::ModelSpec model = loadModel(plan);
-  ++model.vocabSize;
   EXPECT_EQ(plan.tp, 8);
   EXPECT_EQ(refusal(plan, model, Framework::kTorchtitan), "exported");
-  plan.vocabMultiple = 2;
+  plan.vocabMultiple = 5;
   EXPECT_THAT(refusal(plan, model, Framework::kTorchtitan),
-              HasSubstr("a vocabulary of 128257 padded to 128272"));
+              HasSubstr("a vocabulary of 128256 padded to 128280"));
+  plan.vocabMultiple = 1;
+  ++model.vocabSize;
+  EXPECT_THAT(refusal(plan, model, Framework::kTorchtitan),
+              HasSubstr("a vocabulary of 128257 (nearest: 128256"));
+}
+
+// Its heads are hidden / heads.
+TEST(Refusals, OfTorchtitanIncludeOtherHeads) {
+  const Plan plan = loadPlan("llama3-70b-titan");
+  spec::ModelSpec model = loadModel(plan);
+  model.headSize /= 2;
+  EXPECT_THAT(refusal(plan, model, Framework::kTorchtitan), HasSubstr("which it does not define"));
 }
 
 // Fused attention, whose blocks ranks of cp exchange, takes 16 bits.
@@ -160,8 +171,14 @@ TEST(Notes, OfAccelerateSayWhatWholeGradientsTake) {
     plan.microbatchSize = microbatch;
     const auto exported = exportPlan(plan, model, Framework::kAccelerate);
     EXPECT_TRUE(exported.has_value()) << exported.error().message();
+    EXPECT_EQ(exported->environment,
+              microbatch == 8
+                  ? std::vector<std::string>{}
+                  : std::vector<std::string>{"ACCELERATE_GRADIENT_ACCUMULATION_STEPS=4"});
     return exported->notes;
   };
+  EXPECT_THAT(notes(2), ::testing::Contains(HasSubstr("accelerator.accumulate(model)")));
+  EXPECT_THAT(notes(8), ::testing::Contains(HasSubstr("accelerator.maybe_context_parallel(")));
   const std::string more = formatBytes(Bytes(model.numParameters() * 3));
   EXPECT_THAT(notes(2), ::testing::Contains(::testing::AllOf(
                             HasSubstr("GradientAccumulationPlugin(num_steps=4, "

@@ -138,6 +138,9 @@ TEST(ImportMegatron, LossScalingIsThatOfTheFlags) {
   EXPECT_EQ(given.initialLossScale, 4096);
   EXPECT_EQ(given.lossScaleWindow, 500);
   EXPECT_EQ(given.minLossScale, 2);
+  EXPECT_THAT(read("--fp16 --hysteresis 2").notes, Contains(HasSubstr("--hysteresis is not kept")));
+  EXPECT_THAT(read("--fp16 --hysteresis 1").notes,
+              Not(Contains(HasSubstr("--hysteresis is not kept"))));
   // One that never changes.
   const Imported fixed = read("--fp16 --loss-scale 128 --loss-scale-window 500 --hysteresis 2");
   EXPECT_EQ(fixed.plan.training.initialLossScale, 128);

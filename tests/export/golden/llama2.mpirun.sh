@@ -1,5 +1,5 @@
 #!/bin/bash
-# Accelerate's FSDP for llama2-7b on 64 ranks: tp 1, pp 1, cp 1, dp 64; batch 256, sequence 4096, bf16.
+# Hugging Face Accelerate for llama2-7b on 64 ranks: tp 1, pp 1, cp 1, dp 64; batch 256, sequence 4096, bf16.
 # Written by trireme export.
 # Note: train.py stands for your script: a batch of 4 per device, sequence length 4096, learning rate and clipping are set there.
 # Note: the plan reduces gradients in float32; with mixed_precision: bf16 alone Accelerate reduces them in bf16, half the bytes: to run what is priced give Accelerator(fsdp_plugin=FullyShardedDataParallelPlugin(mixed_precision_policy=MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32, output_dtype=torch.bfloat16))); to price what runs without, set reduced_gradient_bytes: 2 in a copy of the stack.
@@ -26,4 +26,4 @@ fsdp_config:
   fsdp_state_dict_type: SHARDED_STATE_DICT
   fsdp_offload_params: false
 END
-mpirun -np 8 --map-by ppr:1:node --bind-to none --hostfile hosts -x MASTER_ADDR -x MASTER_PORT bash -c 'accelerate launch --machine_rank "$OMPI_COMM_WORLD_RANK" --main_process_ip "$MASTER_ADDR" --main_process_port "$MASTER_PORT" --config_file accelerate.yaml --gradient_accumulation_steps 1 train.py'
+mpirun -np 8 --map-by ppr:1:node --bind-to none --hostfile hosts -x MASTER_ADDR -x MASTER_PORT bash -c 'accelerate launch --machine_rank "$OMPI_COMM_WORLD_RANK" --main_process_ip "$MASTER_ADDR" --main_process_port "$MASTER_PORT" --config_file accelerate.yaml train.py'

@@ -8,7 +8,6 @@
 # Written by trireme export.
 # Note: for torchtitan v0.2.2, the last release that reads TOML: since pull request 2386 (commit 9810191b, February 2026) it takes --module and --config, and these values belong into such a config.
 # Note: data, tokenizer and checkpoints are yours: training.dataset, model.hf_assets_path, [checkpoint].
-# Note: torchtitan takes the vocabulary from the tokenizer; the plan counts on 128256 tokens.
 # Note: torchtitan scales the rotary positions of every Llama 3 as Llama 3.1 does; the plan's model has no rope_scaling.
 # Note: the plan has no number of steps: give --steps or training.steps.
 set -euo pipefail
