@@ -9,7 +9,9 @@
 #include "ir/spec/load.h"
 #include "ir/spec/shipped.h"
 #include "ir/spec/stack_on_device.h"
+#include "planner/answer/adopt.h"
 #include "planner/question.h"
+#include "planner/search/pins.h"
 #include "planner/supported.h"
 
 namespace trireme::planner {
@@ -181,6 +183,22 @@ std::string overlapNote(const plan::Plan& plan, const std::string& file,
       formatSeconds(with->step));
 }
 
+namespace {
+
+// One choice changed may make a faster plan than the search found, by a cut beyond the space.
+Status adoptBestChange(const Query& query, const CostFunctions& costs, PlanCheck& check) {
+  if (!check.bestChange || check.bestChange->outcome != Outcome::kFaster ||
+      !obeys(query.pins, check.bestChange->plan))
+    return {};
+  CostedPlan faster{check.bestChange->plan, {}};
+  TRIREME_ASSIGN_OR_RETURN(faster.estimate, costs.estimate(faster.plan));
+  if (faster.estimate.fits() && faster.estimate.step < check.optimum->estimate.step)
+    adopt(std::move(faster), query, *check.optimum);
+  return {};
+}
+
+}  // namespace
+
 Result<PlanCheck> checkPlan(const plan::Plan& plan, const Query& query,
                             const SearchProgress& progress) {
   TRIREME_RETURN_IF_ERROR(plan::verifyPlan(plan, query.model));
@@ -198,6 +216,7 @@ Result<PlanCheck> checkPlan(const plan::Plan& plan, const Query& query,
   Result<PlanResult> optimum = searchPlan(query, costs, progress);
   if (optimum.has_value()) {
     check.optimum = *std::move(optimum);
+    TRIREME_RETURN_IF_ERROR(adoptBestChange(query, costs, check));
     plan::Plan& best = check.optimum->plan;  // the plan, whatever it says of hosts that it fills
     if (plan::ranksPerHost(best) == plan::ranksPerHost(placed))
       best.devicesPerHost = placed.devicesPerHost;

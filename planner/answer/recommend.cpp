@@ -6,14 +6,13 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "cost_models/topology.h"
 #include "ir/base/format.h"
+#include "planner/answer/adopt.h"
 #include "planner/answer/report.h"
 #include "planner/answer/table_lines.h"
 #include "planner/certainty.h"
 #include "planner/parts.h"
 #include "planner/plan_text.h"
-#include "planner/search/frontier.h"
 #include "planner/search/pins.h"
 
 namespace trireme::planner {
@@ -22,40 +21,6 @@ namespace {
 
 // What follows from an answer's single changes is looked at so often.
 constexpr int kMostAdopted = 4;
-
-// Runners-up are of other degrees than the winner, fastest first.
-void rankAgain(const CostedPlan& before, PlanResult& result) {
-  const CostedPlan winner{result.plan, result.estimate};
-  const size_t shown = result.runnersUp.size();
-  std::vector<RunnerUp> runners = std::move(result.runnersUp);
-  result.runnersUp.clear();
-  if (degreesOf(before.plan) != degreesOf(winner.plan))
-    result.runnersUp.push_back(runnerUpOf(before, winner));
-  for (const RunnerUp& runner : runners)
-    if (degreesOf(runner.plan) != degreesOf(winner.plan))
-      result.runnersUp.push_back(runnerUpOf({runner.plan, runner.estimate}, winner));
-  std::stable_sort(result.runnersUp.begin(), result.runnersUp.end(),
-                   [](const RunnerUp& a, const RunnerUp& b) { return a.slower < b.slower; });
-  result.runnersUp.resize(std::min(result.runnersUp.size(), shown));
-}
-
-// A plan that something else than the search found.
-void adopt(CostedPlan faster, const Query& query, PlanResult& result) {
-  const CostedPlan before{std::move(result.plan), std::move(result.estimate)};
-  faster.estimate.memoryAvailable = query.cluster.device.memory;
-  result.plan = std::move(faster.plan);
-  result.estimate = std::move(faster.estimate);
-  result.gpusUsed = result.plan.numRanks();
-  result.partlyFilled = cost::partlyFilled(result.plan, query.cluster);
-  rankAgain(before, result);
-  Certificate& proof = result.certificate;
-  const Seconds step = result.estimate.step;
-  proof.bound = std::min(proof.bound, step);
-  proof.gap = 1 - proof.bound / step;
-  if (!proof.boundOfAllCuts) return;
-  proof.boundOfAllCuts = std::min(*proof.boundOfAllCuts, step);
-  proof.gapOfAllCuts = 1 - *proof.boundOfAllCuts / step;
-}
 
 // Cuts beyond the space are tried of the plans that may win, so that what one choice makes of the
 // winner may have a faster one.

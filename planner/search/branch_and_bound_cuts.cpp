@@ -27,6 +27,11 @@ Seconds reachOf(const plan::Plan& plan, Seconds bound) {
 
 constexpr double kBeyondOfRunners = 1.005;
 
+bool isOfGroup(const plan::Plan& plan, const Group& group) {
+  return degreesOf(plan) == degreesOf(group) && plan.microbatchSize == group.microbatchSize &&
+         plan.recompute == group.recompute;
+}
+
 // Some layers of every chunk, of which the search chooses how many.
 bool recomputesSome(const Query& query, const plan::Plan& plan) {
   return plan.recompute == plan::Recompute::kFull && choosesRecomputed(query);
@@ -257,14 +262,21 @@ void BranchAndBound::noteUntried(const Node& node, const plan::Plan& plan, Secon
     untried_.push_back({bound, node.group, std::make_shared<const plan::Plan>(plan), node.blocks});
 }
 
-// Those that may be fastest first, for what is found limits what follows. Where nothing fits so
-// far, one of the first may.
+// Of stacks with a description, whose work is limited, the answer's group first: what differs from
+// it in virtual stages alone is likeliest to be faster. Then those that may be fastest, for what is
+// found limits what follows. Where nothing fits so far, one of the first may.
 Status BranchAndBound::tryAllCuts() {
   TRIREME_RETURN_IF_ERROR(proveCuts());
   if (found() ? scope_.anyPlan : !scope_.isAnswer) return {};
   noteUneven();
-  std::stable_sort(untried_.begin(), untried_.end(),
-                   [](const Untried& a, const Untried& b) { return a.bound < b.bound; });
+  const std::vector<CostedPlan> known =
+      query_.stack.ownPrograms ? std::vector<CostedPlan>() : ranked();
+  const auto isNear = [&](const Untried& untried) {
+    return !known.empty() && isOfGroup(known.front().plan, untried.group);
+  };
+  std::stable_sort(untried_.begin(), untried_.end(), [&](const Untried& a, const Untried& b) {
+    return std::pair(!isNear(a), a.bound) < std::pair(!isNear(b), b.bound);
+  });
   size_t numTried = 0;
   for (const Untried& untried : untried_) {
     if (untried.bound >= ofInterest() || (!found() && ++numTried > kMostWhereNothingFits)) break;
