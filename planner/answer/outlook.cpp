@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "cost_models/formulas.h"
 #include "planner/rounding.h"
 #include "planner/search/pins.h"
 #include "planner/search/relaxed_search.h"
@@ -33,6 +34,20 @@ struct Variant {
   LimitKind kind = LimitKind::kPin;  // of what is given up
 };
 
+// The batch within a twentieth of the query's that more of the devices can share evenly; 0: none.
+int64_t evenBatch(const Query& query) {
+  constexpr double kNear = 0.05;
+  const int64_t batch = query.training.globalBatchSize;
+  const int64_t devices = query.pins.gpus.value_or(query.cluster.numDevices);
+  for (int64_t share = 1; share <= devices; ++share) {
+    if (devices % share != 0) continue;
+    const int64_t replicas = devices / share, near = (batch + replicas / 2) / replicas * replicas;
+    if (near > 0 && cost::asDouble(std::abs(near - batch)) <= kNear * cost::asDouble(batch))
+      return near == batch ? 0 : near;
+  }
+  return 0;
+}
+
 std::vector<Variant> changedQueries(const Query& query) {
   std::vector<Variant> variants;
   const auto add = [&](const std::string& what, double now, const std::string& unit,
@@ -60,6 +75,13 @@ std::vector<Variant> changedQueries(const Query& query) {
   twice.training.globalBatchSize *= 2;
   variants.push_back({"twice the batch", std::move(twice),
                       static_cast<double>(query.training.globalBatchSize), "sequences"});
+  if (const int64_t near = evenBatch(query)) {
+    Query even = query;
+    even.training.globalBatchSize = near;
+    variants.push_back({fmt::format("a batch of {}", near), std::move(even),
+                        cost::asDouble(near - query.training.globalBatchSize), "sequences",
+                        LimitKind::kBatch});
+  }
   return variants;
 }
 
@@ -105,6 +127,7 @@ class Around {
     addRules();
     for (const Variant& variant : changed) {
       TRIREME_RETURN_IF_ERROR(addSensitivity(variant));
+      if (variant.kind == LimitKind::kBatch) addBatch(variant);
       TRIREME_RETURN_IF_ERROR(compareLatest());
       if (outlook_.better) return Outlook{std::move(outlook_.better), {}, {}};
     }
@@ -114,7 +137,8 @@ class Around {
   Result<std::vector<Sensitivity>> changes() {
     const std::vector<Variant> changed = changedQueries(query_);
     numParts_ = static_cast<double>(changed.size());
-    for (const Variant& variant : changed) TRIREME_RETURN_IF_ERROR(addSensitivity(variant));
+    for (const Variant& variant : changed)  // a unit more of another batch is worth nothing
+      if (variant.kind != LimitKind::kBatch) TRIREME_RETURN_IF_ERROR(addSensitivity(variant));
     return std::move(outlook_.sensitivities);
   }
 
@@ -235,24 +259,40 @@ class Around {
     outlook_.limits.push_back(std::move(limit));
   }
 
+  // The latest sensitivity is of that batch, if it has a plan.
+  void addBatch(const Variant& variant) {
+    constexpr double kTold = 0.02;
+    const Sensitivity& other = outlook_.sensitivities.back();
+    if (other.change != variant.name || other.gain < kTold) return;
+    Limit limit;
+    limit.kind = LimitKind::kBatch;
+    limit.what = fmt::format("batch {}", query_.training.globalBatchSize);
+    limit.plan = other.plan;
+    limit.step = other.step;
+    outlook_.limits.push_back(std::move(limit));
+  }
+
   Status addSensitivity(const Variant& variant) {
     const Query& query = variant.query;
     CostedPlan same{winner_.plan, {}};
     same.plan.training = query.training;
+    const bool isLegal = plan::verifyPlan(same.plan, query.model).ok();  // with that batch
     const CostFunctions costs = modelCosts(query);
-    TRIREME_ASSIGN_OR_RETURN(same.estimate, costs.estimate(same.plan));
+    if (isLegal) {
+      TRIREME_ASSIGN_OR_RETURN(same.estimate, costs.estimate(same.plan));
+    }
     TRIREME_ASSIGN_OR_RETURN(std::optional<CostedPlan> found, best(query, costs, variant.name));
     ++numDone_;
-    if (same.estimate.fits() && (!found || same.estimate.step <= found->estimate.step))
+    if (isLegal && same.estimate.fits() && (!found || same.estimate.step <= found->estimate.step))
       found = same;
-    if (!found) return {};  // Only twice the batch can be too much, of pinned choices.
+    if (!found) return {};  // Only another batch can be too much, or not be shared.
     Sensitivity sensitivity;
     sensitivity.change = variant.name;
     sensitivity.amount = variant.amount;
     sensitivity.unit = variant.unit;
     sensitivity.step = found->estimate.step;
     sensitivity.tokensPerSecond = found->estimate.tokensPerSecond;
-    sensitivity.missing = same.estimate.missing();
+    if (isLegal) sensitivity.missing = same.estimate.missing();
     sensitivity.gain = found->estimate.tokensPerSecond / winner_.estimate.tokensPerSecond - 1;
     found->plan.training = winner_.plan.training;
     sensitivity.samePlan = found->plan == winner_.plan;

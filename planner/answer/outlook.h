@@ -10,12 +10,13 @@
 
 namespace trireme::planner {
 
-enum class LimitKind : uint8_t { kMemory, kPin, kMost, kRule };  // kMost: of a degree
+// kMost: of a degree. kBatch: that divides badly.
+enum class LimitKind : uint8_t { kMemory, kPin, kMost, kRule, kBatch };
 
 // Something without which a plan would be faster than the winner.
 struct Limit {
   LimitKind kind = LimitKind::kMemory;
-  std::string what;  // "pp" for a pin or a degree, the rejection in full for a rule
+  std::string what;  // "pp" for a pin or a degree, "batch 127", the rejection in full for a rule
   plan::Plan plan;   // the fastest without it; the winner for a rule
   Seconds step;
   Bytes missing;  // kMemory: of that plan
@@ -32,7 +33,7 @@ std::string nameOf(const Limit& limit);  // "the pinned pp", "the limit of pp"
 // The query asked again with one thing changed.
 struct Sensitivity {
   std::string change;  // "10 % more memory bandwidth"
-  double amount = 0;   // that is more: 335
+  double amount = 0;   // that is more: 335; of a batch it may be less
   std::string unit;    // "GB/s", "TFLOP/s", "GiB", "sequences"; of one device where it has one
   plan::Plan plan;     // the best there: of a new search, or the winner as it is
   Seconds step;
@@ -47,7 +48,7 @@ struct Outlook {
   // A faster plan that fits and obeys the pins, which the search has missed. Nothing else is said
   // then.
   std::optional<CostedPlan> better;
-  std::vector<Limit> limits;               // memory, then pins, then rules; empty: nothing
+  std::vector<Limit> limits;               // memory, then pins, rules and the batch; empty: nothing
   std::vector<Sensitivity> sensitivities;  // in a fixed order
 };
 

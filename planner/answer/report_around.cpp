@@ -27,6 +27,11 @@ void appendLimit(std::string& out, const Limit& limit, const PlanResult& result)
     return appendField(out, "binding",
                        fmt::format("{}; idle: {} of {} devices", limit.what,
                                    result.gpusAvailable - result.gpusUsed, result.gpusAvailable));
+  if (limit.kind == LimitKind::kBatch)
+    return appendField(
+        out, "binding",
+        fmt::format("{}: {} take {}: {}", limit.what, limit.plan.training.globalBatchSize,
+                    formatSeconds(limit.step), difference(limit.plan, result.plan)));
   if (limit.kind == LimitKind::kPin || limit.kind == LimitKind::kMost)
     return appendField(
         out, "binding",

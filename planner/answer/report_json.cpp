@@ -21,6 +21,8 @@ std::string_view kindName(LimitKind kind) {
       return "limit";
     case LimitKind::kRule:
       return "rule";
+    case LimitKind::kBatch:
+      return "batch";
   }
   return "";
 }
@@ -188,7 +190,7 @@ nlohmann::json toJson(const Outlook& outlook) {
     const bool isPin = limit.kind == LimitKind::kPin || limit.kind == LimitKind::kMost;
     nlohmann::json item = {{"kind", kindName(limit.kind)}};
     if (!isMemory) item["what"] = limit.what;
-    if (isMemory || isPin) {
+    if (isMemory || isPin || limit.kind == LimitKind::kBatch) {
       item["plan"] = plan::printPlan(limit.plan);
       item["stepSeconds"] = limit.step.count();
     }

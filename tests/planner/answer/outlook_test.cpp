@@ -239,6 +239,31 @@ TEST(LookAround, ARuleThatLeavesDevicesIdleIsNamed) {
   EXPECT_THAT(toTable(answer.outlook, answer.result), HasSubstr("idle: 1"));
 }
 
+// 31 samples are shared by 31 replicas or one, 32 by four, which nothing else divides a model
+// among.
+TEST(LookAround, ABatchThatDividesBadlyIsNamedWithTheNextThatDoesNot) {
+  Query query = computeBound(smallQuery(4, 4, 31));
+  query.pins.tp = query.pins.pp = query.pins.cp = 1;
+  const ResultWithOutlook answer = askWithOutlook(query);
+  ASSERT_FALSE(answer.outlook.limits.empty());
+  const Limit& limit = answer.outlook.limits.back();
+  EXPECT_EQ(limit.kind, LimitKind::kBatch);
+  EXPECT_EQ(limit.what, "batch 31");
+  Query even = query;
+  even.training.globalBatchSize = 32;
+  const auto best = searchPlan(even);
+  ASSERT_TRUE(best.has_value());
+  EXPECT_EQ(limit.plan, best->plan);
+  EXPECT_EQ(limit.step, best->estimate.step);
+  EXPECT_LT(limit.step.count(), answer.result.estimate.step.count());
+  EXPECT_EQ(answer.outlook.sensitivities.back().change, "a batch of 32");
+  const std::string table = toTable(answer.outlook, answer.result);
+  EXPECT_THAT(table, HasSubstr("batch 31: 32 take "));
+  // 32 need no other.
+  for (const Limit& other : askWithOutlook(even).outlook.limits)
+    EXPECT_NE(other.kind, LimitKind::kBatch);
+}
+
 TEST(LookAround, SaysHowFarItIs) {
   const Query query = smallQuery(2, 3, 6);
   const auto result = searchPlan(query);
