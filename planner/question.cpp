@@ -2,6 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <numeric>
+
+#include "ir/plan/choices.h"
 #include "ir/program/gpu_memory.h"
 #include "ir/program/target.h"
 #include "ir/spec/document.h"
@@ -37,6 +40,29 @@ Result<std::vector<std::string>> notesOf(const Question& question,
                                 question.model, dropout.option, dropout.probability, dropout.key,
                                 used));
   }
+  return notes;
+}
+
+std::vector<std::string> fp8NotesOf(const Query& query) {
+  std::vector<std::string> notes;
+  const spec::Precision precision = query.training.precision;
+  const auto nearest = [](int64_t size, int64_t multiple) {
+    const int64_t below = size / multiple * multiple;
+    return below > 0 ? fmt::format("{} or {}", below, below + multiple)
+                     : fmt::format("{}", multiple);
+  };
+  if (const auto misfit = plan::fp8Misfit(query.model, precision, 1, query.stack.settings))
+    notes.push_back(
+        fmt::format("{} of model {} is {}, of which fp8 products need a multiple of {}; "
+                    "nearest: {}",
+                    misfit->what, query.model.name, misfit->size, misfit->multiple,
+                    nearest(misfit->size, misfit->multiple)));
+  const int64_t sequence = query.training.sequenceLength, rows = query.stack.settings.fp8Rows;
+  if (!plan::hasFp8Tokens(sequence, precision, query.stack.settings))
+    notes.push_back(fmt::format(
+        "fp8 products need a multiple of {} tokens on a rank, which of sequences of {} only "
+        "microbatches of {} samples, or multiples, have; nearest sequences: {}",
+        rows, sequence, rows / std::gcd(rows, sequence), nearest(sequence, rows)));
   return notes;
 }
 

@@ -7,6 +7,7 @@
 
 #include "ir/spec/load.h"
 #include "planner/search/search.h"
+#include "tests/planner/small_query.h"
 
 namespace trireme::planner {
 namespace {
@@ -95,6 +96,31 @@ TEST(GrowCluster, AddsWholeGroups) {
   EXPECT_EQ(cluster.tiers.back().devices, 14 * rack);
   ASSERT_TRUE(growCluster(500, "gb200-nvl72", cluster).ok());
   EXPECT_EQ(cluster.numDevices, 14 * rack);
+}
+
+// 4097 is odd: eight of them are a multiple of eight.
+TEST(Fp8NotesOf, NameSizesThatProductsCannotHave) {
+  Query query;
+  query.model = small::gpt(4, 64, 4);
+  query.training = small::training(8, 4097);
+  query.stack.settings.fp8Rows = 8;
+  query.stack.settings.fp8Columns = 16;
+  EXPECT_TRUE(fp8NotesOf(query).empty());  // in another precision
+  query.training.precision = spec::Precision::kFp8;
+  EXPECT_EQ(fp8NotesOf(query),
+            std::vector<std::string>{
+                "fp8 products need a multiple of 8 tokens on a rank, which of sequences of 4097 "
+                "only microbatches of 8 samples, or multiples, have; nearest sequences: 4096 or "
+                "4104"});
+  query.training.sequenceLength = 4100;
+  EXPECT_NE(fp8NotesOf(query).front().find("microbatches of 2 samples"), std::string::npos);
+  query.training.sequenceLength = 4096;
+  EXPECT_TRUE(fp8NotesOf(query).empty());
+  query.model.name = "odd";
+  query.model.ffnSize = 250;
+  EXPECT_EQ(fp8NotesOf(query),
+            std::vector<std::string>{"ffn / tp of model odd is 250, of which fp8 products need a "
+                                     "multiple of 16; nearest: 240 or 256"});
 }
 
 }  // namespace
