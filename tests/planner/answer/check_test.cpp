@@ -5,7 +5,9 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "cost_models/estimate.h"
 #include "ir/base/format.h"
+#include "ir/spec/load.h"
 #include "planner/answer/report.h"
 #include "planner/plan_text.h"
 #include "tests/planner/small_query.h"
@@ -374,6 +376,32 @@ TEST(OverlapNote, SaysWhatTheSwitchesAreWorth) {
   ASSERT_LT(step, cost::estimate(query.model, replicas, query.cluster, query.stack)->step);
   EXPECT_THAT(overlapNote(replicas, "run.sh", {"--a"}, query, hidden),
               HasSubstr("the step takes " + formatSeconds(step) + " with"));
+}
+
+// Memory has no room for even chunks of most numbers of virtual stages, and the work for others is
+// limited: the answer's own neighbours come first, so that no pin makes a faster one, and no change
+// of one choice is faster than the optimum.
+TEST(CheckPlan, NoNeighbourOfTheOptimumIsFaster) {
+  Query query;
+  query.model = *spec::loadModel("qwen2-72b");
+  query.cluster = *spec::withNumDevices(*spec::loadCluster("dgx-h100"), 128);
+  query.stack = *spec::loadStack("megatron-core");
+  query.training = small::training(256, 4096);
+  query.topK = 1;
+  const plan::Plan best = bestPlan(query);
+  const Seconds step = cost::estimate(query.model, best, query.cluster, query.stack)->step;
+  for (const int64_t virtualStages : {5, 6, 7, 8}) {
+    Query pinned = query;
+    pinned.pins.virtualStages = virtualStages;
+    const auto other = searchPlan(pinned);
+    ASSERT_TRUE(other.has_value());
+    EXPECT_LE(step.count(), other->estimate.step.count() * (1 + 1e-9)) << virtualStages;
+    const PlanCheck check = checked(other->plan, query);
+    ASSERT_TRUE(check.optimum.has_value());
+    const Seconds gain = check.bestChange ? check.bestChange->difference : Seconds(0);
+    EXPECT_LE(check.optimum->estimate.step.count(),
+              (check.estimate.step + gain).count() * (1 + 1e-9));
+  }
 }
 
 TEST(CheckJson, HasThePlanTheOptimumAndTheChanges) {
