@@ -1,5 +1,6 @@
 #include "tests/cli/whatif_command.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include <filesystem>
