@@ -56,8 +56,7 @@ void noteAccumulation(const plan::Plan& plan, const spec::ModelSpec& model,
   if (plan.numMicrobatches() == 1) return;
   exported.notes.push_back(
       "the script has to do each microbatch within accelerator.accumulate(model), with no number "
-      "of "
-      "its own: Accelerator takes it from the environment");
+      "of its own: Accelerator takes it from the environment");
   if (plan.stateSharding == StateSharding::kNone) return;
   exported.notes.push_back(fmt::format(
       "the plan reduces gradients after each of {0} microbatches: give Accelerator("
@@ -114,8 +113,7 @@ Exported toAccelerate(const plan::Plan& plan, const spec::ModelSpec& model,
     exported.notes.push_back(
         "sequences are divided only within accelerator.maybe_context_parallel(buffers=..., "
         "buffer_seq_dims=...), which the script has to enter for every microbatch: without it "
-        "every "
-        "rank computes all of them");
+        "every rank computes all of them");
   exported.command = {"--config_file", exported.fileName, "train.py"};
   // --gradient_accumulation_steps is DeepSpeed's alone (src/accelerate/utils/launch.py, 1.15).
   if (plan.numMicrobatches() > 1)

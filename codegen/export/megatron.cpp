@@ -238,8 +238,7 @@ void noteCore(const Plan& plan, const ModelSpec& model, Exported& exported) {
   if (plan.training.precision == Precision::kFp32)
     exported.notes.push_back(
         "Transformer Engine multiplies float32 in TF32, on GPUs that have it: less exact, and "
-        "faster "
-        "than the plan's products");
+        "faster than the plan's products");
 }
 
 Exported toMegatron(const Plan& plan, const ModelSpec& model, const ExportOptions& options) {

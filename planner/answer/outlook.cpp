@@ -262,6 +262,7 @@ class Around {
   // The latest sensitivity is of that batch, if it has a plan.
   void addBatch(const Variant& variant) {
     constexpr double kTold = 0.02;
+    if (outlook_.sensitivities.empty()) return;
     const Sensitivity& other = outlook_.sensitivities.back();
     if (other.change != variant.name || other.gain < kTold) return;
     Limit limit;

@@ -454,5 +454,26 @@ TEST(DescribedEstimate, IsNeverSlowerOnAFasterCluster) {
     }
 }
 
+// 32 positions x 64 in two bytes: 4 KiB. In hosts of four, a stage of one rank sends it within the
+// host in 4096 B / 100 GB/s + 2 us, and over the border of hosts in 4096 B / 10 GB/s + 5 us: both
+// once per microbatch on ranks at the border, which has two passes. With two stages a rank has one
+// border alone, and a stage that fills a host two slow ones.
+TEST(DescribedEstimate, RanksExchangeOnceWithEachNeighbour) {
+  const spec::ModelSpec model = small::gpt(16);
+  const spec::ClusterSpec cluster = small::cluster(16, 4);
+  const double inside = 4096 / 100e9 + 2e-6, outside = 4096 / 10e9 + 5e-6;
+  const auto perMicrobatch = [&](int64_t tp, int64_t pp, int64_t virtualStages = 1) {
+    plan::Plan plan = small::plan(model, small::training(), tp, pp);
+    plan.virtualStages = virtualStages;
+    return 2 * transferTime(model, plan, cluster, {}).count();
+  };
+  EXPECT_NEAR(perMicrobatch(1, 2), inside, 1e-12);
+  EXPECT_NEAR(perMicrobatch(1, 4), 2 * inside, 1e-12);
+  EXPECT_NEAR(perMicrobatch(1, 8), inside + outside, 1e-12);
+  EXPECT_NEAR(perMicrobatch(4, 2), outside, 1e-12);
+  EXPECT_NEAR(perMicrobatch(4, 4), 2 * outside, 1e-12);
+  EXPECT_NEAR(perMicrobatch(1, 8, 2), 2 * outside, 1e-12);  // every pass waits for the slowest
+}
+
 }  // namespace
 }  // namespace trireme::cost
