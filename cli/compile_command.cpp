@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <memory>
 
+#include "cli/code_generator.h"
 #include "cli/command_line.h"
 #include "cli/commands.h"
 #include "cli/compile_report.h"
@@ -25,10 +26,6 @@
 #include "planner/answer/check.h"
 #include "planner/plan_text.h"
 #include "runtime/device/cuda/op_launch.h"
-#if TRIREME_HAVE_MLIR
-#include "codegen/codegen.h"
-#include "ir/dialect/model_graph.h"
-#endif
 
 namespace trireme::cli {
 namespace {
@@ -40,13 +37,13 @@ struct CompileOptions {
   bool json = false;
 };
 
-#if TRIREME_HAVE_MLIR
 // Writes the model graph, beside which codegen puts its phases.
-Status dumpModel(const std::string& folder, const spec::ModelSpec& model, const plan::Plan& plan) {
+Status dumpModel(const codegen::Generator& generator, const std::string& folder,
+                 const spec::ModelSpec& model, const plan::Plan& plan) {
   if (folder.empty()) return {};
   TRIREME_RETURN_IF_ERROR(createFolder(folder).withContext("--dump-ir"));
   return writeFile(folder + "/model.mlir",
-                   dialect::printModelGraph(graph::buildGraph(
+                   generator.printModelGraph(graph::buildGraph(
                        model, plan.training, plan.microbatchSize, plan::paddedVocab(plan, model))));
 }
 
@@ -63,7 +60,6 @@ Status checkLibraryCalls(const CompileOptions& options, const program::Bundle& b
     }
   return {};
 }
-#endif
 
 // Whether there is such a target, asked before anything is done for it.
 Status checkTarget(const CompileOptions& options) {
@@ -77,31 +73,25 @@ Status checkTarget(const CompileOptions& options) {
 }
 
 // Fills in the kernels, their code and the target, and dumps what --dump-ir asks for.
-// Errors: writeFile, codegen::compileSegments; kUnavailable if this build has no code generator.
+// Errors: loadCodeGenerator, writeFile, codegen::compileSegments.
 Status compileKernels(const CompileOptions& options, const spec::ModelSpec& model,
                       const plan::Plan& plan, program::Bundle& bundle) {
-#if TRIREME_HAVE_MLIR
+  TRIREME_ASSIGN_OR_RETURN(const codegen::Generator* const generator, loadCodeGenerator());
   const bool forHost = options.target == "host";
-  TRIREME_RETURN_IF_ERROR(dumpModel(options.dumpFolder, model, plan));
+  TRIREME_RETURN_IF_ERROR(dumpModel(*generator, options.dumpFolder, model, plan));
   codegen::CodegenOptions codegen;
   codegen.dumpIrFolder = options.dumpFolder;
   if (!forHost) {
     TRIREME_ASSIGN_OR_RETURN(codegen.gpus, program::parseGpuTargets(options.target));
   }
   TRIREME_ASSIGN_OR_RETURN(codegen::CompiledKernels kernels,
-                           codegen::compileSegments(bundle.program, codegen));
+                           generator->compileSegments(bundle.program.segments, codegen));
   bundle.kernels = std::move(kernels.segments);
   bundle.sharedObject = std::move(kernels.sharedObject);
   bundle.ptx = std::move(kernels.ptx);
   bundle.cubins = std::move(kernels.cubins);
   bundle.target = std::move(kernels.target);
   return forHost ? Status() : checkLibraryCalls(options, bundle);
-#else
-  static_cast<void>(options), static_cast<void>(model), static_cast<void>(plan);
-  static_cast<void>(bundle);
-  return unavailable(
-      "this build of trireme cannot compile: it was configured with TRIREME_MLIR=OFF");
-#endif
 }
 
 // The expansion of a plan that a user may have written; the plan's file is named in errors.

@@ -123,11 +123,10 @@ else()
   target_compile_options(trireme_export PRIVATE ${runs_briefly})
   target_compile_options(trireme_import PRIVATE ${runs_briefly})
 endif()
-set(TRIREME_ALL trireme_planner trireme_export trireme_import trireme_runtime)
 if(TRIREME_MLIR)
   trireme_library(ir/dialect GENERATED ${TRIREME_DIALECT_GENERATED}
                   DEPS trireme_expand trireme_mlir)
-  trireme_library(codegen EXCLUDE "codegen/(tools|export|import)/" GENERATED ${TRIREME_CODEGEN_GENERATED}
+  trireme_library(codegen EXCLUDE "codegen/(tools|shared|export|import)/" GENERATED ${TRIREME_CODEGEN_GENERATED}
                   DEPS trireme_dialect ${json})
   # One executable per file of codegen/tools: trireme_opt.cpp -> trireme-opt.
   file(GLOB tools CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/codegen/tools/*.cpp)
@@ -145,12 +144,22 @@ if(TRIREME_MLIR)
   target_compile_options(trireme_codegen PRIVATE ${runs_briefly})
   target_precompile_headers(trireme_dialect PRIVATE ${TRIREME_MLIR_PRECOMPILED})
   target_precompile_headers(trireme_codegen REUSE_FROM trireme_dialect)
-  list(APPEND TRIREME_ALL trireme_codegen)
+
+  # What `trireme` loads when it compiles (codegen/generator.h).
+  add_library(trireme_generator MODULE ${PROJECT_SOURCE_DIR}/codegen/shared/generator.cpp)
+  set(symbols ${PROJECT_SOURCE_DIR}/codegen/shared/symbols.ld)
+  target_link_libraries(trireme_generator PRIVATE trireme_codegen)
+  target_link_options(trireme_generator PRIVATE LINKER:--version-script=${symbols})
+  target_compile_options(trireme_generator PRIVATE ${runs_briefly})
+  set_target_properties(trireme_generator PROPERTIES LINK_DEPENDS ${symbols}
+                                                     INSTALL_RPATH "${LLVM_LIBRARY_DIR}")
+  install(TARGETS trireme_generator LIBRARY DESTINATION lib/trireme)
 endif()
 
 # cli/main.cpp is the executable; the rest is a library, which the tests link as well.
 include(html_report)
-trireme_library(cli EXCLUDE "cli/(main.cpp$|runtime_only/)" GENERATED ${TRIREME_HTML_ASSETS} DEPS ${TRIREME_ALL} CLI11::CLI11 ${json})
+trireme_library(cli EXCLUDE "cli/(main.cpp$|runtime_only/)" GENERATED ${TRIREME_HTML_ASSETS} 
+                DEPS trireme_planner trireme_export trireme_import trireme_runtime CLI11::CLI11 ${json})
 trireme_join_sources(trireme_cli)
 target_compile_options(trireme_cli PRIVATE ${runs_briefly})
 # Most of a command's time to compile went into reading these.
@@ -161,8 +170,10 @@ set(cli_scope PUBLIC)
 if(cli_type STREQUAL "INTERFACE_LIBRARY")
   set(cli_scope INTERFACE)
 endif()
-target_compile_definitions(trireme_cli ${cli_scope} TRIREME_HAVE_MLIR=$<BOOL:${TRIREME_MLIR}>
-                           TRIREME_RUNTIME_ONLY=0)
+target_compile_definitions(trireme_cli ${cli_scope} TRIREME_RUNTIME_ONLY=0)
+if(TARGET trireme_generator)
+  add_dependencies(trireme_cli trireme_generator)
+endif()
 # Where `trireme package-runtime` finds what it packs.
 set(package_runtime ${PROJECT_SOURCE_DIR}/cli/package_runtime_command.cpp)
 set_property(SOURCE ${package_runtime} PROPERTY COMPILE_DEFINITIONS
@@ -189,8 +200,5 @@ if(main)
   endif()
   # The shared objects of a bundle call back into the executable that loads them.
   set_target_properties(trireme PROPERTIES ENABLE_EXPORTS ON)
-  if(TRIREME_MLIR)
-    set_target_properties(trireme PROPERTIES INSTALL_RPATH "${LLVM_LIBRARY_DIR}")
-  endif()
   install(TARGETS trireme)
 endif()

@@ -14,7 +14,7 @@ foreach(entry IN LISTS entries)
 endforeach()
 add_executable(trireme ${sources})
 target_include_directories(trireme PRIVATE ${PROJECT_SOURCE_DIR})
-target_compile_definitions(trireme PRIVATE TRIREME_HAVE_MLIR=0 TRIREME_RUNTIME_ONLY=1)
+target_compile_definitions(trireme PRIVATE TRIREME_RUNTIME_ONLY=1)
 target_link_libraries(trireme PRIVATE trireme_runtime CLI11::CLI11)
 target_precompile_headers(trireme PRIVATE <CLI/App.hpp> <nlohmann/json.hpp> <fmt/format.h>)
 # The shared objects of a bundle call back into the executable that loads them.

@@ -8,13 +8,11 @@
 #include <fstream>
 
 #include "cli/calibrate/these_gpus.h"
+#include "cli/code_generator.h"
 #include "ir/base/format.h"
 #include "ir/base/version.h"
 #include "runtime/executor/host_memory.h"
 #include "runtime/measure/measure.h"
-#if TRIREME_HAVE_MLIR
-#include "codegen/codegen.h"
-#endif
 
 namespace trireme::cli {
 namespace {
@@ -62,9 +60,7 @@ class Measurement {
     cluster().sources[path] = what.empty() ? options_.source : what;
   }
 
-#if TRIREME_HAVE_MLIR
   Status checkMemory(const std::vector<program::Segment>& probes) const;
-#endif
   Status measureKernels();
   // Of each rank that is at work: the cores share what cache is large.
   int64_t footprint() const {
@@ -80,7 +76,6 @@ class Measurement {
   Status measureLinks();
 };
 
-#if TRIREME_HAVE_MLIR
 // Pages of operands are real: more of them than there is memory would end the process.
 Status Measurement::checkMemory(const std::vector<program::Segment>& probes) const {
   int64_t largest = 0;
@@ -94,18 +89,23 @@ Status Measurement::checkMemory(const std::vector<program::Segment>& probes) con
       "(--ranks)",
       ranks_.atOnce(), formatBytes(need), formatBytes(*available)));
 }
-#endif
 
 // Every probe alone, as the runtime executes it in a bundle.
 Status Measurement::measureKernels() {
-#if TRIREME_HAVE_MLIR
+  const Result<const codegen::Generator*> generator = loadCodeGenerator();
+  if (!generator)
+    return unavailable(fmt::format(
+        "kernels of this machine's processor cannot be measured: {}; GPUs can be (--gpu), and the "
+        "output of nccl-tests be read (--nccl-tests)",
+        generator.error().message()));
   program::Bundle bundle;
   std::vector<program::Segment>& probes = bundle.program.segments;
   for (DType type : options_.types)
     for (program::Segment& probe : cost::hostProbes(type)) probes.push_back(std::move(probe));
   TRIREME_RETURN_IF_ERROR(checkMemory(probes));
   options_.progress(0, "compiling kernels");
-  TRIREME_ASSIGN_OR_RETURN(codegen::CompiledKernels compiled, codegen::compileSegments(probes, {}));
+  TRIREME_ASSIGN_OR_RETURN(codegen::CompiledKernels compiled,
+                           (*generator)->compileSegments(probes, {}));
   bundle.kernels = std::move(compiled.segments);
   bundle.sharedObject = std::move(compiled.sharedObject);
   bundle.target = std::move(compiled.target);
@@ -125,11 +125,6 @@ Status Measurement::measureKernels() {
         {kernel, type, cost::countsOf(op, probe.operands, spec::DeviceKind::kHost), time});
   }
   return {};
-#else
-  return unavailable(
-      "this build of trireme cannot measure kernels: it was configured with TRIREME_MLIR=OFF; it "
-      "can measure GPUs (--gpu) and read the output of nccl-tests (--nccl-tests)");
-#endif
 }
 
 std::vector<DType> Measurement::stateTypes() const {

@@ -12,6 +12,10 @@
 #include "runtime/device/cuda/driver_api.h"
 #include "runtime/device/cuda/nccl_api.h"
 
+#if !TRIREME_RUNTIME_ONLY
+#include "cli/code_generator.h"
+#endif
+
 namespace trireme::cli {
 namespace {
 
@@ -20,10 +24,11 @@ constexpr std::string_view kNames[] = {"good", "optional", "missing"};
 Finding codeGenerator() {
 #if TRIREME_RUNTIME_ONLY
   return {"trireme", Health::kGood, fmt::format("{}, the runtime alone", kVersion), ""};
-#elif TRIREME_HAVE_MLIR
-  return {"trireme", Health::kGood, fmt::format("{}, with the code generator", kVersion), ""};
 #else
-  return {"trireme", Health::kMissing, fmt::format("{}, built without LLVM", kVersion),
+  const Result<const codegen::Generator*> generator = loadCodeGenerator();
+  if (generator)
+    return {"trireme", Health::kGood, fmt::format("{}, with the code generator", kVersion), ""};
+  return {"trireme", Health::kMissing, fmt::format("{}; {}", kVersion, generator.error().message()),
           "trireme compile, and calibrate of this machine's processor; calibrate --gpu, "
           "--gpu-measurements and --nccl-tests work, and bundles made elsewhere run"};
 #endif
