@@ -202,9 +202,12 @@ class Efficiencies {
  public:
   void add(const spec::ClusterSpec& cluster, size_t tier, const cost::NcclSweep& sweep,
            const std::string& place) {
-    const auto efficiency = cost::efficiencyOf(cluster, tier, sweep);
-    measured_.insert(tier);
-    if (!efficiency) return;
+    const Result<double> efficiency = cost::efficiencyOf(cluster, tier, sweep);
+    if (!efficiency) {
+      whyNot_[tier] = fmt::format("{} among {}: {}", spec::nameOf(spec::kCollectives, sweep.kind),
+                                  sweep.numRanks, efficiency.error().message());
+      return;
+    }
     const std::pair worth(sweep.numRanks, sweep.kind != spec::CollectiveKind::kAllReduce);
     const auto [known, isNew] = best_.try_emplace(tier);
     if (!isNew && known->second.worth >= worth) return;
@@ -230,15 +233,14 @@ class Efficiencies {
   // Of each tier that was measured and keeps its efficiency.
   std::vector<std::string> notes(const spec::ClusterSpec& cluster) const {
     std::vector<std::string> notes;
-    for (const size_t tier : measured_)
+    for (const auto& [tier, why] : whyNot_)
       if (!best_.contains(tier))
         notes.push_back(fmt::format(
             "tier {} keeps its efficiency of {:.4g}, by which groups without a curve and messages "
-            "go: no test tells it, as all-gather or reduce-scatter of {} would on all devices of "
-            "{}",
-            cluster.tiers[tier].name, cluster.tiers[tier].efficiency,
-            formatBytes(cost::kLargeMessage),
-            tier == 0 ? "the tier" : "several hosts, if links inside are no limit"));
+            "go: no test tells it ({}); one that does: all-gather, reduce-scatter or all-reduce of "
+            "{} or more on all devices of {}",
+            cluster.tiers[tier].name, cluster.tiers[tier].efficiency, why,
+            formatBytes(cost::kLargeMessage), tier == 0 ? "a host" : "several hosts"));
     return notes;
   }
 
@@ -249,7 +251,7 @@ class Efficiencies {
     std::string source;
   };
   std::map<size_t, Best> best_;
-  std::set<size_t> measured_;
+  std::map<size_t, std::string> whyNot_;  // of tiers that were measured
 };
 
 // What a reader of nccl-tests' output should know of one of them.

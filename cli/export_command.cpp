@@ -170,11 +170,13 @@ Result<int> runExport(Options options) {
   std::vector<codegen::Misfit> misfits = misfitsOf(plan, model, framework);
   for (codegen::Misfit& misfit : misfitsOf(plan, model, options.values.settings, framework))
     misfits.push_back(std::move(misfit));
-  if (const Status status = statusOf(misfits, framework); !status.ok())
-    return Error(invalidArgument(
-        fmt::format("{}: {}; 'trireme plan --for {}' finds the best plan "
-                    "that it can express",
-                    options.plan, status.message(), codegen::frameworkName(framework))));
+  if (const Status status = statusOf(misfits, framework); !status.ok()) {
+    std::string message = fmt::format("{}: {}", options.plan, status.message());
+    if (misfitsOf(model, plan.training, framework).empty())  // whatever the plan
+      message += fmt::format("; 'trireme plan --for {}' finds the best plan that it can express",
+                             codegen::frameworkName(framework));
+    return Error(invalidArgument(message));
+  }
   TRIREME_ASSIGN_OR_RETURN(const codegen::Exported exported,
                            exportPlan(plan, model, framework, options.values));
   noteNode(planned, plan);

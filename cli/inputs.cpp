@@ -13,7 +13,7 @@ Result<planner::Query> loadQuery(const QueryOptions& options,
   TRIREME_ASSIGN_OR_RETURN(planner::Query query, planner::makeQuery(options, std::move(stack)));
   TRIREME_ASSIGN_OR_RETURN(std::vector<std::string> notes,
                            planner::notesOf(options, query.training));
-  for (std::string& note : planner::fp8NotesOf(query)) notes.push_back(std::move(note));
+  for (std::string& note : planner::sizeNotesOf(query)) notes.push_back(std::move(note));
   for (std::string& caveat : planner::caveatsOf(query.stack, query.cluster.device))
     notes.push_back(std::move(caveat));
   for (const std::string& note : notes) tell("note: {}\n", note);

@@ -101,6 +101,21 @@ bool isCompared(const std::string& cluster, const std::vector<planner::Hardware>
          });
 }
 
+// Of each sequence length once.
+std::vector<std::string> sizeNotesOf(const planner::Sweep& sweep) {
+  std::vector<std::string> notes;
+  planner::Query query = sweep.base;
+  for (const planner::Hardware& hardware : sweep.hardware)
+    for (const int64_t sequence : sweep.axes.sequence) {
+      query.cluster = hardware.cluster;
+      query.training.sequenceLength = sequence;
+      for (std::string& note : planner::sizeNotesOf(query))
+        if (std::find(notes.begin(), notes.end(), note) == notes.end())
+          notes.push_back(std::move(note));
+    }
+  return notes;
+}
+
 Result<Answers> makeAnswers(const WhatifOptions& options) {
   planner::SweepQuestion asked{options.question, options.gpuNames, options.pins, options.axes,
                                options.scenarios};
@@ -112,6 +127,7 @@ Result<Answers> makeAnswers(const WhatifOptions& options) {
   }
   TRIREME_ASSIGN_OR_RETURN(std::vector<std::string> notes,
                            planner::notesOf(options.question, answers.sweep.base.training));
+  for (std::string& note : sizeNotesOf(answers.sweep)) notes.push_back(std::move(note));
   for (std::string& caveat : caveatsOf(answers.sweep)) notes.push_back(std::move(caveat));
   if (options.framework)
     if (auto note = noteOfStack(answers.sweep.base.stack.name, *options.framework))

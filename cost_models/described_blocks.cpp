@@ -81,9 +81,9 @@ class Pass {
     shape.factorBytes = narrow ? 1 : s_.element;
     shape.ramp = narrow ? 2 : 1;
     const spec::DeviceSpec& device = s_.cluster.device;
-    share *= device.matmulShare(format) / device.matmulEfficiency;
-    lastProduct_ =
-        productTime(shape, device.peak(format)->rate, device, share * s_.stack.matmulFactor);
+    share *= device.matmulShare(format) / device.matmulEfficiency * s_.stack.matmulFactor;
+    if (narrow) share *= s_.stack.f8MatmulFactor;
+    lastProduct_ = productTime(shape, device.peak(format)->rate, device, share);
     cost_.products += lastProduct_;
     cost_.tensorParallel += exposedTime(gathering_, lastProduct_, s_.stack.tensorParallelExposed);
     gathering_ = Seconds(0);
@@ -177,6 +177,11 @@ void gatherInput(Pass& pass, const Setting& s, double bytes) {
   if (s.plan.sequenceParallel) pass.gather(CollectiveKind::kAllGather, bytes);
 }
 
+// What ranks of tensor parallelism gather of a border that has so many bytes.
+double gatheredOf(const Setting& s, double whole) {
+  return s.linear == MathFormat::kF8 && s.stack.gathersF8Activations ? whole / s.element : whole;
+}
+
 // Operands that are brought into fp8, elements.
 void castOperands(Pass& pass, const Setting& s, double elements) {
   if (s.linear == MathFormat::kF8) pass.stream(s.stack.castBytes / 2 * elements);
@@ -225,7 +230,7 @@ PassCost layerForward(const Setting& s) {
   Pass pass(s, Direction::kForward);
   const LayerShape layer = layerShape(s);
   const double whole = asDouble(s.tokens) * asDouble(s.model.hiddenSize) * s.element;
-  const double gathered = s.linear == MathFormat::kF8 ? whole / s.element : whole;
+  const double gathered = gatheredOf(s, whole);
   elementwiseForward(pass, s, layer);
   castOperands(
       pass, s,
@@ -260,7 +265,7 @@ PassCost layerBackward(const Setting& s) {
   Pass pass(s, Direction::kBackward);
   const LayerShape layer = layerShape(s);
   const double whole = asDouble(s.tokens) * asDouble(s.model.hiddenSize) * s.element;
-  const double gathered = s.linear == MathFormat::kF8 ? whole / s.element : whole;
+  const double gathered = gatheredOf(s, whole);
   elementwiseBackward(pass, s, layer);
   castOperands(pass, s,
                asDouble(s.tokens) *
@@ -463,7 +468,7 @@ Seconds leastTensorParallel(const spec::ModelSpec& model, const plan::Plan& plan
   if (plan.tp == 1) return {};
   const Setting s = settingOf(model, plan, cluster, stack);
   const double whole = asDouble(s.tokens) * asDouble(model.hiddenSize) * s.element;
-  const double gathered = s.linear == MathFormat::kF8 ? whole / s.element : whole;
+  const double gathered = gatheredOf(s, whole);
   const auto time = [&](CollectiveKind kind, double bytes) {
     return leastTensorTime(kind, Bytes(bytes), plan.tp, cluster) * stack.tensorParallelExposed;
   };

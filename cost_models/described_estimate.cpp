@@ -443,7 +443,7 @@ OnceParts oncePartsOf(const StageSetting& s, double parameters) {
     replicated.time = Seconds(0);
   }
   gathered = {gatherTime(s, parameters, s.shards), s.stack.gatherExposed, false, beside};
-  if (keepsWhole(plan, s.stack))
+  if (keepsWhole(plan, s.stack) || plan.stateSharding == plan::StateSharding::kGradients)
     parts.copies = streamTime(Bytes(s.stack.parameterTraffic * parameters), s.cluster.device);
   return parts;
 }

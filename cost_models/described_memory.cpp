@@ -147,7 +147,8 @@ double gatheredBytes(const spec::ModelSpec& model, const plan::Plan& plan,
   if (!plan.sequenceParallel) return 0;
   const double whole = borderBytes(model, plan) * asDouble(plan.tp);
   if (!stack.keepsLayerBuffers) return 2 * whole;
-  const bool isF8 = spec::linearFormat(plan.training) == MathFormat::kF8;
+  const bool isF8 =
+      spec::linearFormat(plan.training) == MathFormat::kF8 && stack.gathersF8Activations;
   return (6 / (isF8 ? elementBytes(plan) : 1) + 4) * whole;
 }
 
@@ -185,6 +186,8 @@ double workingBytes(const DescribedBlocks& blocks, const spec::ModelSpec& model,
     bytes += 2 * blocks.layer.parameters * stack.gatheredParameterBytes +
              blocks.embedding.parameters * stack.gatheredParameterBytes +
              blocks.layer.parameters * stack.reducedGradientBytes;
+  else if (plan.stateSharding == plan::StateSharding::kGradients && stack.parameterTraffic > 0)
+    bytes += blocks.layer.parameters * stack.reducedGradientBytes;
   return bytes;
 }
 
@@ -193,6 +196,15 @@ double workingBytes(const DescribedBlocks& blocks, const spec::ModelSpec& model,
 bool keepsWhole(const plan::Plan& plan, const spec::StackDescription& stack) {
   return stack.pipelineKeepsWhole && plan.pp > 1 &&
          plan.stateSharding == plan::StateSharding::kParameters;
+}
+
+double keptParameterBytes(const spec::StackDescription& stack, plan::StateSharding sharding,
+                          double shards) {
+  const double shared = stack.parameterBytes / shards;
+  if (sharding == plan::StateSharding::kParameters) return shared;
+  if (sharding == plan::StateSharding::kGradients && stack.parameterTraffic > 0)
+    return shared + stack.gatheredParameterBytes;
+  return stack.parameterBytes;
 }
 
 bool autocasts(const plan::Plan& plan, const spec::StackDescription& stack) {
@@ -298,9 +310,8 @@ MemoryUse describedMemoryOf(const StageSetting& setting, size_t stage) {
   use.stage = static_cast<int32_t>(stage);
   double layers = 0;
   for (const plan::LayerRange& range : plan.layers[stage]) layers += asDouble(range.count);
-  use.arena.parameters =
-      whole(parameters * stack.parameterBytes / shared(plan::StateSharding::kParameters) +
-            setting.blocks.layer.parameters * layers * f8CopyBytes(plan, stack));
+  use.arena.parameters = whole(parameters * keptParameterBytes(stack, plan.stateSharding, shards) +
+                               setting.blocks.layer.parameters * layers * f8CopyBytes(plan, stack));
   const double looksUp = model.tiedEmbeddings ? 0 : setting.blocks.embedding.parameters;
   if (autocasts(plan, stack))
     use.arena.parameters += whole((parameters - looksUp) * stack.autocastBytes);

@@ -12,6 +12,11 @@ namespace trireme::cost {
 
 // Whether gathered parameters and unreduced gradients of a stage are there whole, through the step.
 bool keepsWhole(const plan::Plan& plan, const spec::StackDescription& stack);
+// Bytes of parameters that a rank keeps through the step for each of its own, which so many ranks
+// share: with shared gradients all of them, or where copies are gathered (parameterTraffic) all
+// copies beside its share.
+double keptParameterBytes(const spec::StackDescription& stack, plan::StateSharding sharding,
+                          double shards);
 // Whether torch.autocast casts the parameters of products (autocastBytes): nothing is shared, nor
 // divided.
 bool autocasts(const plan::Plan& plan, const spec::StackDescription& stack);
@@ -69,14 +74,16 @@ Bytes leastDescribedReserve(int64_t tp, int64_t pp, int64_t dp, const spec::Clus
 
 // One rank of pipeline rank `stage`:
 //   parameters, gradients, optimizer  bytes per parameter of the description, each divided by the
-//                                     ranks that share it; with f8CopyBytes() of layers, what
-//                                     autocast keeps of layers and head, and bucketBytes()
+//                                     ranks that share it (keptParameterBytes); with f8CopyBytes()
+//                                     of layers, what autocast keeps of layers and head, and
+//                                     bucketBytes()
 //   activations    what microbatches in flight keep at most at once (in_flight.h); with
 //   recomputation one
 //                  layer in full besides; with sequence parallelism, once, an operand that is
 //                  gathered and a gradient that is to be scattered, each T h; logits of one
 //                  microbatch on the last stage; with sharded parameters those of two layers,
-//                  gathered, or where keepsWhole() those of the stage and their gradients; the
+//                  gathered, or where keepsWhole() those of the stage and their gradients; with
+//                  shared gradients of gathered copies those of one layer; the
 //                  loader's mask, b s^2 / cp, and with cp > 1 the whole from which it is cut; full
 //                  recomputation and that of attention keep it while a microbatch is in flight
 //                  (arguments of a checkpoint). Or, if

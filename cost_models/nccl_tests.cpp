@@ -75,10 +75,14 @@ struct Columns {
   bool isCount = true;  // of wrong results; older versions have the largest difference
 };
 
-// Without what comes in front of a line: a byte order mark, or mpirun's "[1,0]<stdout>:".
+// Without what comes in front of a line: a byte order mark, mpirun's "[1,0]<stdout>:" or srun's "0:
+// ".
 std::string_view contentOf(std::string_view line) {
   constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
   if (startsWith(line, kByteOrderMark)) line.remove_prefix(kByteOrderMark.size());
+  const size_t rank = line.find_first_not_of(' '), end = line.find(": ");
+  if (rank < end && end != std::string_view::npos && wholeNumber(line.substr(rank, end - rank)))
+    return line.substr(end + 2);
   if (!startsWith(line, "[")) return line;
   for (const std::string_view tag : {"<stdout>:", "<stderr>:"})
     if (const size_t at = line.find(tag); at != std::string_view::npos && line[at - 1] == ']')
@@ -124,10 +128,11 @@ class Parser {
   }
 
   Status readLine(std::string_view line) {
-    const std::vector<std::string_view> fields = fieldsOf(contentOf(line));
+    const std::string_view content = contentOf(line);
+    const std::vector<std::string_view> fields = fieldsOf(content);
     if (fields.empty()) return {};
     if (startsWith(fields[0], "#")) return readComment(fields);
-    if (startsWith(line, "NCCL version") || line.find(" NCCL ") != std::string_view::npos)
+    if (startsWith(content, "NCCL version") || content.find(" NCCL ") != std::string_view::npos)
       return {};
     // What launchers and shells print around the table.
     if (!isOpen_ && !wholeNumber(fields[0])) return {};
@@ -275,7 +280,7 @@ class Parser {
     if (wrong == "N/A") return {};
     if (!number.has_value() || *number < 0)
       return at(fmt::format("expected the number of wrong results or N/A, got {}", quote(wrong)));
-    if (columns_->isCount ? *number > 0 : wholeNumber(wrong).value_or(0) > 0)
+    if (*number >= (columns_->isCount ? 1e-300 : 1))
       return at(fmt::format("{} results are wrong: nothing to rely on", wrong));
     return {};
   }
@@ -381,26 +386,35 @@ Status addSweep(spec::ClusterSpec& cluster, size_t tier, const NcclSweep& sweep,
   return {};
 }
 
-std::optional<double> efficiencyOf(const spec::ClusterSpec& cluster, size_t tier,
-                                   const NcclSweep& sweep) {
+Result<double> efficiencyOf(const spec::ClusterSpec& cluster, size_t tier, const NcclSweep& sweep) {
   using spec::CollectiveKind;
+  const auto none = [](std::string why) { return Error(invalidArgument(std::move(why))); };
   const bool isRing = sweep.kind == CollectiveKind::kAllReduce ||
                       sweep.kind == CollectiveKind::kAllGather ||
                       sweep.kind == CollectiveKind::kReduceScatter;
-  if (!isRing || sweep.points.back().bytes < kLargeMessage) return std::nullopt;
-  const BytesPerSecond reached = sweep.points.back().busBandwidth;
+  const spec::CollectivePoint& last = sweep.points.back();
+  const spec::LinkTier& of = cluster.tiers[tier];
+  if (!isRing) return none("it is no ring");
+  if (last.bytes < kLargeMessage)
+    return none(fmt::format("messages end with {}, before {}", formatBytes(last.bytes),
+                            formatBytes(kLargeMessage)));
   int64_t inside = 1;
-  if (tier == 0 && sweep.numRanks < cluster.tiers[0].devices) return std::nullopt;
+  if (tier == 0 && sweep.numRanks < of.devices)
+    return none(fmt::format("{} of its {} devices took part", sweep.numRanks, of.devices));
   if (tier > 0) {
     inside = cluster.tiers[tier - 1].devices;
     const int64_t within = tier > 1 ? cluster.tiers[tier - 2].devices : 1;
     const BytesPerSecond links = cluster.tiers[tier - 1].sustained() * static_cast<double>(within);
-    if (sweep.numRanks % inside != 0 || perBlockOf(cluster, tier, sweep) > 0 || reached >= links)
-      return std::nullopt;
+    if (sweep.numRanks % inside != 0 || perBlockOf(cluster, tier, sweep) > 0)
+      return none(fmt::format("not all {} devices of each host took part", inside));
+    if (last.busBandwidth >= links) return none("links inside hosts may be what it measured");
   }
-  const spec::LinkTier& of = cluster.tiers[tier];
-  const double share = reached / (of.bandwidth * static_cast<double>(inside)) * of.oversubscription;
-  return share <= 1 ? std::optional(share) : std::nullopt;
+  const double share =
+      last.busBandwidth / (of.bandwidth * static_cast<double>(inside)) * of.oversubscription;
+  if (share > 1)
+    return none(
+        "it beats the line rate, as the reductions of switches do, or the line rate is wrong");
+  return share;
 }
 
 }  // namespace trireme::cost

@@ -59,13 +59,13 @@ Status addSweep(spec::ClusterSpec& cluster, size_t tier, const NcclSweep& sweep,
                 const std::string& source);
 
 // What the largest messages of a sweep that was added reach of the tier's line rate, which groups
-// without a curve go by. None where that does not follow: blocks were not full, or links inside
-// are no faster than what was measured; messages do not reach kLargeMessage; the collective
-// moves other bytes than a ring, as a switch's all-reduce does that beats the line rate.
+// without a curve go by.
+// kInvalidArgument: why it does not follow: blocks were not full, or links inside are no faster
+// than what was measured; messages do not reach kLargeMessage; the collective moves other bytes
+// than a ring, as a switch's all-reduce does that beats the line rate.
 //
 //   bus bandwidth = line rate x efficiency / oversubscription x devices in a block inside
-std::optional<double> efficiencyOf(const spec::ClusterSpec& cluster, size_t tier,
-                                   const NcclSweep& sweep);
+Result<double> efficiencyOf(const spec::ClusterSpec& cluster, size_t tier, const NcclSweep& sweep);
 inline constexpr Bytes kLargeMessage(64.0 * 1024 * 1024);
 
 }  // namespace trireme::cost

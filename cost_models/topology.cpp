@@ -394,8 +394,7 @@ bool anyHopIsFaster(plan::Plan plan, const spec::ClusterSpec& cluster) {
 
 }  // namespace
 
-bool stagesAreNearerInside(const plan::Plan& plan, const spec::ClusterSpec& cluster,
-                           Nearness nearness) {
+bool stagesAreNearerInside(const plan::Plan& plan, const spec::ClusterSpec& cluster) {
   TRIREME_CHECK(!cluster.tiers.empty());
   const Ranks ranks = ranksOf(plan, cluster);
   const int64_t inside = plan.tp * plan.cp, outside = inside * plan.dp();
@@ -407,7 +406,7 @@ bool stagesAreNearerInside(const plan::Plan& plan, const spec::ClusterSpec& clus
     const Link b = sharedLink(far, outside * chunks, cluster);
     if (isFaster(a, b)) return true;
   }
-  return nearness == Nearness::kEachHop && anyHopIsFaster(plan, cluster);
+  return anyHopIsFaster(plan, cluster);
 }
 
 bool hasSlowInside(const spec::ClusterSpec& cluster) {

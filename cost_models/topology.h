@@ -111,13 +111,10 @@ std::vector<Link> stageLinks(const plan::Plan& plan, const spec::ClusterSpec& cl
 // by side, and share its ports alone. Requires more than one member.
 Link ringLink(const Levels& levels, int64_t stride, const spec::ClusterSpec& cluster);
 
-// Whether messages between stages take a faster link with the stages of a replica next to each
-// other than with the replicas of a stage, with one chunk per stage or with several: those between
-// any two stages (kEachHop), or the slowest of all. The plan's own order and chunks do not matter.
-// Requires pp > 1.
-enum class Nearness : uint8_t { kEachHop, kSlowestHop };
-bool stagesAreNearerInside(const plan::Plan& plan, const spec::ClusterSpec& cluster,
-                           Nearness nearness);
+// Whether messages between any two stages take a faster link with the stages of a replica next to
+// each other than with the replicas of a stage, with one chunk per stage or with several. The
+// plan's own order and chunks do not matter. Requires pp > 1.
+bool stagesAreNearerInside(const plan::Plan& plan, const spec::ClusterSpec& cluster);
 
 // Whether a tier's links are slower or later than those of a tier around it, so that replicas may
 // reduce faster further apart.

@@ -40,9 +40,11 @@ Result<Query> makeQuery(const Question& question,
 Result<std::vector<std::string>> notesOf(const Question& question,
                                          const spec::TrainingSpec& training);
 
-// Of a query in fp8: sizes that its products cannot have (plan::fp8Breach) whatever the degrees, or
-// in few microbatches alone, a line each with the nearest that they can.
-std::vector<std::string> fp8NotesOf(const Query& query);
+// Sizes that tensor cores do not take as they are, a line each with the nearest that they do. Of a
+// query in fp8 those that its products cannot have (plan::fp8Breach) whatever the degrees, or in
+// few microbatches alone. In 16 bits, and of the table of a query in fp8, those that 8 does not
+// divide: their products take kernels that no estimate prices.
+std::vector<std::string> sizeNotesOf(const Query& query);
 
 // What an answer for the stack on the device rests on less than others do, a line each: no measured
 // run, or the stack's or the device's own caution.

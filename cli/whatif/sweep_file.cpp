@@ -177,7 +177,7 @@ Status checkHeader(const cost::CsvRecord& record, const std::string& name) {
   if (cells == headerCells()) return {};
   return spec::errorAt(name, record[0].mark,
                        "not a sweep of this version of trireme whatif: the header is another; give "
-                       "-o to begin a new file");
+                       "-o another file instead of --resume to begin anew");
 }
 
 // Every choice that is not the search's; of all but the number of devices, which is the point's.
@@ -280,7 +280,9 @@ Status readAnswers(const std::string& text, const std::string& name,
   const size_t end = text.rfind('\n');
   if (end == std::string::npos) {  // not even a header
     if (headerRecord().starts_with(text)) return {};
-    return invalidArgument(name + ": not a sweep of trireme whatif; give -o to begin a new file");
+    return invalidArgument(name +
+                           ": not a sweep of trireme whatif; give -o another file instead of "
+                           "--resume to begin anew");
   }
   // As long as a sweep writes it.
   TRIREME_ASSIGN_OR_RETURN(const std::vector<cost::CsvRecord> records,
@@ -295,7 +297,8 @@ Status readAnswers(const std::string& text, const std::string& name,
     if (found == questions.end())
       return spec::errorAt(name, records[r][0].mark,
                            "an answer to another question: model, training, stack, cluster, "
-                           "pinned choices or version differ; give -o to begin a new file");
+                           "pinned choices or version differ; give -o another file instead of "
+                           "--resume to begin anew");
     SweepPoint point;
     point.hardware = static_cast<size_t>(found - questions.begin());
     reader.text();
@@ -309,16 +312,18 @@ Status readAnswers(const std::string& text, const std::string& name,
     const double tokens = static_cast<double>(point.batch) * static_cast<double>(point.sequence);
     if (answer.ok() &&
         !(std::abs(answer.step.count() * answer.tokensPerSecond - tokens) <= 1e-6 * tokens))
-      return spec::errorAt(name, records[r][0].mark,
-                           fmt::format("step x tokens/s is {:.7g} tokens, batch x sequence {:.7g}: "
-                                       "the row was changed; give -o to begin a new file",
-                                       answer.step.count() * answer.tokensPerSecond, tokens));
+      return spec::errorAt(
+          name, records[r][0].mark,
+          fmt::format("step x tokens/s is {:.7g} tokens, batch x sequence {:.7g}: "
+                      "the row was changed; delete it, or give -o another file instead of "
+                      "--resume to begin anew",
+                      answer.step.count() * answer.tokensPerSecond, tokens));
     const auto place = places.find(keyOf(point));
     if (place == places.end())
       return spec::errorAt(
           name, records[r][0].mark,
           fmt::format("{} GPUs with batch {} are not among the points that are asked for: widen "
-                      "the flags, or give -o to begin a new file",
+                      "the flags, or give -o another file instead of --resume to begin anew",
                       point.gpus, point.batch));
     answers.answers[place->second] = std::move(answer);
   }

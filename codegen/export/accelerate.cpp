@@ -55,11 +55,11 @@ void noteAccumulation(const plan::Plan& plan, const spec::ModelSpec& model,
   const double whole = static_cast<double>(model.numParameters()) * options.gradientBytes;
   if (plan.numMicrobatches() == 1) return;
   exported.notes.push_back(
-      "the script has to do each microbatch within accelerator.accumulate(model), with no number "
-      "of its own: Accelerator takes it from the environment");
+      "the script has to do each microbatch within accelerator.accumulate(model); their number is "
+      "taken from the environment where Accelerator() is given none");
   if (plan.stateSharding == StateSharding::kNone) return;
   exported.notes.push_back(fmt::format(
-      "the plan reduces gradients after each of {0} microbatches: give Accelerator("
+      "the plan reduces gradients after each of {0} microbatches: give it instead Accelerator("
       "gradient_accumulation_plugin=GradientAccumulationPlugin(num_steps={0}, "
       "sync_each_batch=True)); without it a rank keeps them whole, which is {1} more",
       plan.numMicrobatches(), formatBytes(Bytes(static_cast<int64_t>(whole - whole / ranks)))));

@@ -92,6 +92,7 @@ void readOptionals(MapReader& map, StackDescription* stack) {
   map.optional("selective_recompute", kSelective, &stack->selective);
   map.optional("attention_elsewhere", kAttention, &stack->attentionElsewhere);
   readPositiveIfGiven(map, "matmul_factor", &stack->matmulFactor);
+  readPositiveIfGiven(map, "f8_matmul_factor", &stack->f8MatmulFactor);
   map.optional("context_exchange", kExchanges, &stack->contextExchange);
   notNegative("ring_bytes", &stack->ringBytes);
   notNegative("parameter_traffic", &stack->parameterTraffic);
@@ -106,6 +107,7 @@ void readOptionals(MapReader& map, StackDescription* stack) {
   notNegative("step_gradients_at_once", &stack->stepGradientsAtOnce);
   notNegative("f8_copy_bytes", &stack->f8CopyBytes);
   map.optional("gathers_f8", &stack->gathersF8);
+  map.optional("gathers_f8_activations", &stack->gathersF8Activations);
   map.optional("pipeline_keeps_whole", &stack->pipelineKeepsWhole);
   map.optional("post_validation", &stack->postValidation);
   map.optional("replica_reduction", kReductions, &stack->replicaReduction);
@@ -245,6 +247,8 @@ Result<StackProfile> parseStack(const std::string& text, const std::string& name
     const bool hasF8 = trainsIn(stack, Precision::kFp8);
     readDescription(map, hasF8, &stack.description);
     readSettings(map, hasF8, &stack.settings);
+    if (stack.description.pipelineKeepsWhole)
+      stack.rules.push_back(StackRule::kWholeGradientsInPipeline);
     if (const Node* node = map.child("vocab_multiple")) {
       map.optional("vocab_multiple", &stack.vocabMultiple);
       if (stack.vocabMultiple < 1 || stack.vocabMultiple > kMostVocabMultiple)

@@ -67,8 +67,11 @@ struct StackDescription {
   double elementwiseFactor = 1;
   // Matrix products over the device's matmulEfficiency: libraries of other years.
   double matmulFactor = 1;
+  double f8MatmulFactor = 1;  // and over the device's f8MatmulEfficiency of those in fp8
   // Bytes moved per element to bring an operand of a product into fp8: maxima, casts, transposes.
   double castBytes = 8;
+  // Of tensor parallelism: what products in fp8 take is gathered in fp8, not in the compute dtype.
+  bool gathersF8Activations = true;
   // Of context parallelism: how keys and values come to all ranks, and what every one of the cp - 1
   // further steps moves per element of its results, which are put together: of the context forward,
   // of the gradients of queries, keys and values backward.
@@ -99,7 +102,8 @@ struct StackDescription {
   double optimizerTraffic = 30;  // bytes that a step moves per parameter: scaling, norm, update
   double lossBytes = 50;         // that the loss moves per logit, forward and backward
   double parameterTraffic = 0;   // bytes that a microbatch moves per sharded parameter, besides
-                                 // gathering: copies and casts
+                                 // gathering: copies and casts. None: what is gathered are the
+                                 // parameters themselves (ZeRO), not copies beside them (FSDP)
 
   // Kept per logit while the loss is computed: logits, copies in f32, their gradient. 0: one of the
   // compute dtype and two of f32.

@@ -11,6 +11,7 @@
 #include "planner/answer/report.h"
 #include "planner/cuts/cuts.h"
 #include "planner/parts.h"
+#include "planner/space/rank_orders.h"
 #include "planner/supported.h"
 
 namespace trireme::planner {
@@ -336,9 +337,9 @@ Result<std::vector<Alternative>> singleChanges(const Query& query, const plan::P
     if (query.cluster.device.kind == spec::DeviceKind::kHost && change.plan.overlapReductions &&
         !plan.overlapReductions)
       continue;
-    // Nor does the search look at stages inside where nothing is faster for it.
+    // Nor does the search look at stages inside where nothing is better for it.
     if (change.choice == "rank order" && change.plan.rankOrder == plan::RankOrder::kTpCpPpDp &&
-        !mayBeFasterInside(query, plan))
+        !mayBeBetterInside(query, plan))
       continue;
     Alternative alternative;
     alternative.choice = std::move(change.choice);

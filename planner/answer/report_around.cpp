@@ -28,10 +28,10 @@ void appendLimit(std::string& out, const Limit& limit, const PlanResult& result)
                        fmt::format("{}; idle: {} of {} devices", limit.what,
                                    result.gpusAvailable - result.gpusUsed, result.gpusAvailable));
   if (limit.kind == LimitKind::kBatch)
-    return appendField(
-        out, "binding",
-        fmt::format("{}: {} take {}: {}", limit.what, limit.plan.training.globalBatchSize,
-                    formatSeconds(limit.step), difference(limit.plan, result.plan)));
+    return appendField(out, "binding",
+                       fmt::format("{}: {} take {}, {}: {}", limit.what,
+                                   limit.plan.training.globalBatchSize, formatSeconds(limit.step),
+                                   gain(limit.step), difference(limit.plan, result.plan)));
   if (limit.kind == LimitKind::kPin || limit.kind == LimitKind::kMost)
     return appendField(
         out, "binding",
@@ -117,7 +117,7 @@ std::string toTable(const Outlook& outlook, const PlanResult& result) {
   for (const Sensitivity& s : outlook.sensitivities)
     appendWrapped(
         out,
-        fmt::format("  {:<{}}{:>12}{:>+7.2f} % tokens/s  {}{}", s.change, width,
+        fmt::format("  {:<{}}{:>12} {:>+6.2f} % tokens/s  {}{}", s.change, width,
                     formatSeconds(s.step), 100 * s.gain,
                     s.samePlan ? "same plan" : difference(s.plan, result.plan), lacks(s, result)),
         6);

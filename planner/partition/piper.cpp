@@ -120,30 +120,46 @@ Result<double> memoryNeeded(const PiperProblem& problem, const DownSets& sets,
   return upper;
 }
 
+// How many devices a partition takes if there are as many as one likes, with so much memory each;
+// 0: there is none even so.
+Result<int64_t> devicesNeeded(PiperProblem problem, const DownSets& sets, double capacity) {
+  problem.devices = kMaxDevices;
+  TRIREME_ASSIGN_OR_RETURN(const PiperCosts costs, PiperCosts::of(problem, sets));
+  PiperPlacement placement(problem, sets, costs, capacity);
+  TRIREME_ASSIGN_OR_RETURN(const std::vector<PlacedStage> placed, placement.within(kForever));
+  return placed.empty() ? 0 : placement.devicesUsed();
+}
+
 // Why there is no partition even without a memory limit.
 Result<std::string> shortage(const PiperProblem& problem, const DownSets& sets) {
-  PiperProblem larger = problem;
-  larger.devices = kMaxDevices;
-  TRIREME_ASSIGN_OR_RETURN(const PiperCosts costs, PiperCosts::of(larger, sets));
-  PiperPlacement placement(larger, sets, costs, kForever);
-  TRIREME_ASSIGN_OR_RETURN(const std::vector<PlacedStage> placed, placement.within(kForever));
-  if (placed.empty())
+  TRIREME_ASSIGN_OR_RETURN(const int64_t needed, devicesNeeded(problem, sets, kForever));
+  if (needed == 0)
     return fmt::format(
         "the tensor degrees that the layers have in common make more stages than "
         "the {} microbatches of a batch; give more microbatches",
         problem.microbatches);
   return fmt::format("the tensor degrees of the layers need at least {} devices, there {} {}",
-                     placement.devicesUsed(), problem.devices == 1 ? "is" : "are", problem.devices);
+                     needed, problem.devices == 1 ? "is" : "are", problem.devices);
 }
 
-// Whether any number of devices helps: a layer may need too much on its own.
-Result<bool> fitsOnMore(const PiperProblem& problem, const DownSets& sets) {
-  PiperProblem larger = problem;
-  larger.devices = kMaxDevices;
-  TRIREME_ASSIGN_OR_RETURN(const PiperCosts costs, PiperCosts::of(larger, sets));
-  PiperPlacement placement(larger, sets, costs, problem.memory->count());
-  TRIREME_ASSIGN_OR_RETURN(const std::vector<PlacedStage> placed, placement.within(kForever));
-  return !placed.empty();
+// A layer may need too much on its own, and there are no more stages than microbatches.
+Result<std::string> whatWouldFit(const PiperProblem& problem, const DownSets& sets) {
+  const double memory = problem.memory->count();
+  TRIREME_ASSIGN_OR_RETURN(const int64_t devices, devicesNeeded(problem, sets, memory));
+  if (devices > 0) return "would work: more devices";
+  PiperProblem longer = problem;
+  longer.microbatches =
+      std::max(problem.microbatches, static_cast<int64_t>(problem.profile.layers.size()));
+  if (longer.microbatches > problem.microbatches) {
+    TRIREME_ASSIGN_OR_RETURN(const int64_t ofMore, devicesNeeded(longer, sets, memory));
+    if (ofMore > 0)
+      return fmt::format(
+          "would work: more microbatches, which more stages need (now {}), and "
+          "devices for them",
+          problem.microbatches);
+  }
+  return "no number of devices would do, only layers with variants that store less or with a "
+         "higher tensor degree";
 }
 
 Status whyNothingFits(const PiperProblem& problem, const DownSets& sets, const PiperCosts& costs) {
@@ -152,15 +168,12 @@ Status whyNothingFits(const PiperProblem& problem, const DownSets& sets, const P
     TRIREME_ASSIGN_OR_RETURN(const std::string why, shortage(problem, sets));
     return infeasible("no partition: " + why);
   }
-  TRIREME_ASSIGN_OR_RETURN(const bool moreWork, fitsOnMore(problem, sets));
+  TRIREME_ASSIGN_OR_RETURN(const std::string advice, whatWouldFit(problem, sets));
   return infeasible(fmt::format(
       "no partition fits in memory: the leanest on {} device{} needs {} of {} per device, {} too "
       "much; {}",
       problem.devices, problem.devices == 1 ? "" : "s", formatBytes(Bytes(needed)),
-      formatBytes(*problem.memory), formatBytes(Bytes(needed) - *problem.memory),
-      moreWork ? "would work: more devices"
-               : "no number of devices would do, only layers with variants that store less or with "
-                 "a higher tensor degree"));
+      formatBytes(*problem.memory), formatBytes(Bytes(needed) - *problem.memory), advice));
 }
 
 }  // namespace

@@ -29,6 +29,7 @@ Work describedWork(const Query& query, const Group& group) {
   const cost::StepFlops flops = cost::stepFlops(query.model, oneMicrobatch(query, group));
   const spec::DeviceSpec& device = query.cluster.device;
   const double efficiency = std::max(1.0, query.stack.description.matmulFactor) *
+                            std::max(1.0, query.stack.description.f8MatmulFactor) *
                             std::max({device.matmulEfficiency, device.f8MatmulEfficiency,
                                       device.f32MatmulEfficiency, device.tf32MatmulEfficiency,
                                       device.f16MatmulEfficiency, device.attentionEfficiency});

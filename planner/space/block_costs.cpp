@@ -15,6 +15,7 @@
 #include "ir/schedule/schedule.h"
 #include "planner/rounding.h"
 #include "planner/space/own_memory.h"
+#include "planner/space/rank_orders.h"
 
 namespace trireme::planner {
 namespace {
@@ -104,17 +105,17 @@ Bytes sharedState(const Query& query, double elements, plan::StateSharding shard
   };
   const auto compute = static_cast<double>(byteSize(spec::computeDType(query.training.precision)));
   const auto state = static_cast<double>(byteSize(spec::stateDType(query.training.precision)));
-  double weights = compute, gradients = state;
+  double weights = compute / shared(plan::StateSharding::kParameters), gradients = state;
   double optimizer = query.stack.optimizerBytesPerParameter > 0
                          ? query.stack.optimizerBytesPerParameter
                          : 2 * state + (compute == state ? 0 : state);
   if (!query.stack.ownPrograms) {
-    weights = query.stack.description.parameterBytes;
+    weights =
+        cost::keptParameterBytes(query.stack.description, sharding, static_cast<double>(shards));
     gradients = query.stack.description.gradientBytes;
     optimizer = query.stack.description.optimizerBytes;
   }
-  return Bytes(elements * (weights / shared(plan::StateSharding::kParameters) +
-                           gradients / shared(plan::StateSharding::kGradients) +
+  return Bytes(elements * (weights + gradients / shared(plan::StateSharding::kGradients) +
                            optimizer / shared(plan::StateSharding::kOptimizer)));
 }
 

@@ -9,6 +9,7 @@
 
 #include "ir/plan/choices.h"
 #include "planner/space/hosts.h"
+#include "planner/space/rank_orders.h"
 
 namespace trireme::planner {
 namespace {
@@ -544,36 +545,6 @@ std::optional<plan::Plan> firstPlan(const Query& query, const Group& group,
   plan.scatterGather = choices.scatters.front();
   plan.rankOrder = choices.rankOrders.front();
   return plan;
-}
-
-bool mayBeFasterInside(const Query& query, const plan::Plan& degrees) {
-  const auto nearness =
-      query.stack.ownPrograms ? cost::Nearness::kEachHop : cost::Nearness::kSlowestHop;
-  return cost::hasSlowInside(query.cluster) ||
-         cost::stagesAreNearerInside(degrees, query.cluster, nearness);
-}
-
-std::vector<plan::RankOrder> allowedOrders(const Query& query, const Group& group) {
-  const std::optional<plan::RankOrder>& pin = query.pins.rankOrder;
-  std::vector<plan::RankOrder> orders;
-  if (allows(pin, plan::RankOrder::kTpCpDpPp)) orders.push_back(plan::RankOrder::kTpCpDpPp);
-  if (allows(pin, plan::RankOrder::kTpCpPpDp) && group.pp > 1 && group.dp > 1 &&
-      query.stack.supports(StackChoice::kRankOrder))
-    orders.push_back(plan::RankOrder::kTpCpPpDp);
-  return orders;
-}
-
-std::vector<plan::RankOrder> rankOrdersOf(const Query& query, const Group& group) {
-  std::vector<plan::RankOrder> orders = allowedOrders(query, group);
-  if (orders.empty() || orders.back() != plan::RankOrder::kTpCpPpDp || query.pins.rankOrder)
-    return orders;
-  plan::Plan degrees;
-  degrees.tp = group.tp;
-  degrees.pp = group.pp;
-  degrees.cp = group.cp;
-  degrees.dpReplicate = group.dp;
-  if (!mayBeFasterInside(query, degrees)) orders.pop_back();
-  return orders;
 }
 
 std::optional<Group> plainerThan(const Query& query, const Group& group) {

@@ -69,20 +69,8 @@ inline constexpr int64_t kMostVirtualStages = 64;
 void forEachPlan(const Query& query, const Group& group,
                  const std::function<void(const plan::Plan&)>& visit);
 
-// Rank orders of the group's plans, the default first if it is one. The other one where the stack
-// can, there are stages and replicas, and it may be faster (mayBeFasterInside); wherever it is
-// legal, if pinned. It goes with unsharded and sharded optimizers alone
-// (plan::rankOrderGoesWithSharding).
-std::vector<plan::RankOrder> rankOrdersOf(const Query& query, const Group& group);
-// Whether the stages of a replica next to each other may be faster than the replicas of a stage, by
-// what the stack's estimate says: where messages between stages take a faster link for it, or where
-// links inside are the slow ones, which replicas then leave.
-bool mayBeFasterInside(const Query& query, const plan::Plan& degrees);
 // As plans of the group lie on hosts.
 cost::Ranks ranksOf(const Query& query, const Group& group);
-// Those that pins and the stack leave, worthwhile or not.
-std::vector<plan::RankOrder> allowedOrders(const Query& query, const Group& group);
-
 // The first of these plans. None, with a Rejection that says by which rule, if the pins exclude
 // all.
 std::optional<plan::Plan> firstPlan(const Query& query, const Group& group,

@@ -67,6 +67,7 @@ TEST_F(CalibrateCommand, ATestOfSeveralHostsIsOfTheNetwork) {
 TEST_F(CalibrateCommand, SaysWhatATestDoesNotTell) {
   const Outcome inside = calibrate({"--nccl-tests", log, "--cluster", "dgx-a100"});
   EXPECT_THAT(inside.err, HasSubstr("note: tier nvlink keeps its efficiency of 0."));
+  EXPECT_THAT(inside.err, HasSubstr("no test tells it (all_reduce among 4: "));
   const Outcome messages =
       calibrate({"--nccl-tests", write("send.txt", cost::kSendOutput), "--cluster", "dgx-a100"});
   expectSuccess(messages);

@@ -79,6 +79,10 @@ TEST_F(ExportCommand, RefusalsNameTheChoiceAndTheWayOut) {
   expectRefusal(exported(plan, {"--to", "megatron"}), 1,
                 {"plan.yaml: Megatron-LM cannot express schedule gpipe (nearest: schedule 1f1b)",
                  "'trireme plan --for megatron' finds the best plan that it can express"});
+  // No plan makes another model of it.
+  const Outcome other = exported(plan, {"--to", "torchtitan"});
+  expectRefusal(other, 1, {"which it does not define (nearest: Llama 3 of 8B, 70B or 405B)"});
+  EXPECT_EQ(other.err.find("trireme plan --for"), std::string::npos) << other.err;
   expectRefusal(exported(plan, {"--to", "megatrom"}), 2,
                 {"unknown value 'megatrom'; did you mean 'megatron'?"});
   expectRefusal(exported(plan, {"--to", "nemo", "--framework", "nemo"}), 1, {"--framework says"});

@@ -10,6 +10,7 @@
 #include "cost_models/described_blocks.h"
 #include "cost_models/described_memory.h"
 #include "cost_models/formulas.h"
+#include "cost_models/gemm.h"
 #include "ir/spec/load.h"
 #include "tests/cost_models/quiet_cluster.h"
 
@@ -302,6 +303,42 @@ TEST(DescribedEstimate, ReplicasWaitForShardsThatSendOverTheSameLinks) {
       EXPECT_NEAR(setting.traffic.layerBackward / felt, 1, 1e-9) << shards;
     }
   }
+}
+
+// Of 8 ranks that share gradients, FSDP2 without resharding: f32 shares of everything, a 16-bit
+// copy of all parameters and, while a layer's are on their way, its gradients whole; the copy is
+// made once per step. ZeRO-2: the parameters themselves are whole.
+TEST(DescribedMemory, SharedGradientsKeepWholeParametersOnce) {
+  const spec::ClusterSpec cluster = quietCluster();
+  const spec::ModelSpec model = small::gpt(4);
+  plan::Plan plan = small::plan(model, small::training(8, 32), 1, 1, 8);
+  plan.dpShard = 8;
+  plan.dpReplicate = 1;
+  plan.stateSharding = plan::StateSharding::kGradients;
+  StackDescription stack;
+  stack.parameterBytes = stack.gradientBytes = 4;
+  stack.optimizerBytes = 8;
+  const DescribedBlocks blocks = describeBlocks(model, plan, cluster, stack);
+  const double parameters = parametersOfStage(blocks, model, plan, 0);
+  const auto memory = [&] {
+    return describedMemoryOf({blocks, model, plan, cluster, stack}, 0).arena;
+  };
+  const auto step = [&] {
+    return estimateFromBlocks(blocks, model, plan, cluster, stack, flushTime).step;
+  };
+  const auto zero = memory();
+  const Seconds withoutCopies = step();
+  EXPECT_NEAR(static_cast<double>(zero.parameters), 4 * parameters, 1);
+  EXPECT_NEAR(static_cast<double>(zero.gradients), 4 * parameters / 8, 1);
+  stack.parameterTraffic = 12;
+  const auto fsdp = memory();
+  EXPECT_NEAR(static_cast<double>(fsdp.parameters), (4.0 / 8 + 2) * parameters, 1);
+  EXPECT_EQ(fsdp.gradients, zero.gradients);
+  EXPECT_EQ(fsdp.optimizer, zero.optimizer);
+  EXPECT_NEAR(static_cast<double>(fsdp.activations - zero.activations),
+              stack.reducedGradientBytes * blocks.layer.parameters, 1);
+  EXPECT_NEAR((step() - withoutCopies).count(),
+              streamTime(Bytes(12 * parameters), cluster.device).count(), 1e-12);
 }
 
 // Ranks that share nothing: 4 bytes of a bucket per parameter where there are several of them, and

@@ -127,6 +127,8 @@ TEST(ParseNcclTests, ADifferenceIsNoCount) {
   EXPECT_EQ(messageOfLog(replaced(text, "     0    100.5", " 1e-07    100.5")), "");
   EXPECT_THAT(messageOfLog(replaced(text, "     0    100.5", "     2    100.5")),
               HasSubstr("log.txt:12: 2 results are wrong"));
+  EXPECT_THAT(messageOfLog(replaced(text, "     0    100.5", " 2e+05    100.5")),
+              HasSubstr("log.txt:12: 2e+05 results are wrong"));
 }
 
 // Around the table, and in front of every line.
@@ -143,10 +145,14 @@ TEST(ParseNcclTests, WhatLaunchersPrintIsNoneOfIt) {
             expected);
   EXPECT_EQ(pointsOf("\xEF\xBB\xBF" + kAllReduceOutput.substr(kAllReduceOutput.find('#'))),
             expected);
-  std::string tagged;
-  std::istringstream lines(kAllReduceOutput);
-  for (std::string line; std::getline(lines, line);) tagged += "[1,0]<stdout>:" + line + "\n";
-  EXPECT_EQ(pointsOf(tagged), expected);
+  const std::string withVersion =
+      replaced(kAllReduceOutput, "# Out of", "NCCL version 2.18.1+cuda12.1\n# Out of");
+  for (const char* tag : {"[1,0]<stdout>:", "0: ", " 3: "}) {
+    std::string tagged;
+    std::istringstream lines(withVersion);
+    for (std::string line; std::getline(lines, line);) tagged += tag + line + "\n";
+    EXPECT_EQ(pointsOf(tagged), expected) << tag;
+  }
   EXPECT_EQ(pointsOf(replaced(kAllReduceOutput, "# Out of",
                               "host:10:12 [0] ext.cc:63 NCCL WARN no plugin\n# Out of")),
             expected);

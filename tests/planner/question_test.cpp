@@ -99,28 +99,50 @@ TEST(GrowCluster, AddsWholeGroups) {
 }
 
 // 4097 is odd: eight of them are a multiple of eight.
-TEST(Fp8NotesOf, NameSizesThatProductsCannotHave) {
+TEST(SizeNotesOf, NameSizesThatProductsCannotHave) {
   Query query;
   query.model = small::gpt(4, 64, 4);
   query.training = small::training(8, 4097);
   query.stack.settings.fp8Rows = 8;
   query.stack.settings.fp8Columns = 16;
-  EXPECT_TRUE(fp8NotesOf(query).empty());  // in another precision
+  EXPECT_TRUE(sizeNotesOf(query).empty());  // in another precision
   query.training.precision = spec::Precision::kFp8;
-  EXPECT_EQ(fp8NotesOf(query),
+  EXPECT_EQ(sizeNotesOf(query),
             std::vector<std::string>{
                 "fp8 products need a multiple of 8 tokens on a rank, which of sequences of 4097 "
-                "only microbatches of 8 samples, or multiples, have; nearest sequences: 4096 or "
-                "4104"});
+                "only microbatches of 8 samples, or multiples, have; nearest: sequences of 4096 "
+                "or 4104"});
   query.training.sequenceLength = 4100;
-  EXPECT_NE(fp8NotesOf(query).front().find("microbatches of 2 samples"), std::string::npos);
+  EXPECT_NE(sizeNotesOf(query).front().find("microbatches of 2 samples"), std::string::npos);
   query.training.sequenceLength = 4096;
-  EXPECT_TRUE(fp8NotesOf(query).empty());
+  EXPECT_TRUE(sizeNotesOf(query).empty());
   query.model.name = "odd";
   query.model.ffnSize = 250;
-  EXPECT_EQ(fp8NotesOf(query),
+  EXPECT_EQ(sizeNotesOf(query),
             std::vector<std::string>{"ffn / tp of model odd is 250, of which fp8 products need a "
                                      "multiple of 16; nearest: 240 or 256"});
+}
+
+// GPT-2's vocabulary as it is, as Trireme pads it, in f32 and on a host.
+TEST(SizeNotesOf, NameAVocabularyThatTensorCoresDoNotTake) {
+  Query query;
+  query.model = small::gpt(4, 64, 4);
+  query.model.vocabSize = 50257;
+  query.training = small::training(8, 32);
+  query.training.precision = spec::Precision::kBf16;
+  query.cluster = *spec::loadCluster("dgx-a100");
+  query.vocabMultiple = 1;
+  ASSERT_EQ(sizeNotesOf(query).size(), 1u);
+  EXPECT_NE(sizeNotesOf(query)[0].find("of 50257 is no multiple of 8"), std::string::npos);
+  EXPECT_NE(sizeNotesOf(query)[0].find("nearest: 50264"), std::string::npos);
+  query.vocabMultiple = 128;
+  EXPECT_TRUE(sizeNotesOf(query).empty());
+  query.vocabMultiple = 1;
+  query.training.precision = spec::Precision::kFp32;
+  EXPECT_TRUE(sizeNotesOf(query).empty());
+  query.training.precision = spec::Precision::kBf16;
+  query.cluster.device.kind = spec::DeviceKind::kHost;
+  EXPECT_TRUE(sizeNotesOf(query).empty());
 }
 
 }  // namespace

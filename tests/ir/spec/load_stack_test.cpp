@@ -128,6 +128,8 @@ TEST(ParseStack, WhatADescriptionDoesNotSayIsNotThere) {
   EXPECT_EQ(d.tensorParallelExposed, 1);
   EXPECT_EQ(d.transferExposed, 1);
   EXPECT_EQ(d.matmulFactor, 1);
+  EXPECT_EQ(d.f8MatmulFactor, 1);
+  EXPECT_TRUE(d.gathersF8Activations);
   EXPECT_EQ(d.wholeHeadEfficiency, 1);
   EXPECT_EQ(d.parameterTraffic, 0);
   EXPECT_EQ(d.contextExchange, ContextExchange::kRing);
@@ -140,6 +142,8 @@ TEST(ParseStack, EveryOptionalKeyIsRead) {
   const StackDescription d = described(
                                  "selective_recompute: every_other\n"
                                  "matmul_factor: {value: 0.9, source: a}\n"
+                                 "f8_matmul_factor: {value: 0.7, source: a}\n"
+                                 "gathers_f8_activations: false\n"
                                  "cast_bytes: {value: 12, source: a}\n"
                                  "context_exchange: all_gather\n"
                                  "ring_bytes: {value: 12, source: a}\n"
@@ -179,6 +183,8 @@ TEST(ParseStack, EveryOptionalKeyIsRead) {
                                  .description;
   EXPECT_EQ(d.selective, SelectiveRecompute::kEveryOther);
   EXPECT_EQ(d.matmulFactor, 0.9);
+  EXPECT_EQ(d.f8MatmulFactor, 0.7);
+  EXPECT_FALSE(d.gathersF8Activations);
   EXPECT_EQ(d.castBytes, 12);
   EXPECT_EQ(d.contextExchange, ContextExchange::kAllGather);
   EXPECT_EQ(d.ringBytes, 12);

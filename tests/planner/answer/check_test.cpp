@@ -379,8 +379,8 @@ TEST(OverlapNote, SaysWhatTheSwitchesAreWorth) {
 }
 
 // Memory has no room for even chunks of most numbers of virtual stages, and the work for others is
-// limited: the answer's own neighbours come first, so that no pin makes a faster one, and no change
-// of one choice is faster than the optimum.
+// limited: the answer's own neighbours come first. Here no pin makes a faster one, and no change of
+// one choice is faster than the optimum.
 TEST(CheckPlan, NoNeighbourOfTheOptimumIsFaster) {
   Query query;
   query.model = *spec::loadModel("qwen2-72b");

@@ -320,6 +320,19 @@ TEST(Piper, DevicesThatWouldNotHelpAreNotAdvised) {
   EXPECT_THAT(whyNot(problem), HasSubstr("; no number of devices would do, only layers with"));
 }
 
+// Layers that keep 100 B are alone on a device of 150 B, and there are as many stages as
+// microbatches at most.
+TEST(Piper, MicrobatchesThatWouldHelpAreAdvised) {
+  PiperProblem problem = chain({1, 1, 1, 1});
+  problem.devices = 4;
+  problem.microbatches = 3;
+  problem.memory = Bytes(150);
+  for (auto& layer : problem.profile.layers)
+    for (auto& variant : layer.variants) variant.resident = Bytes(100);
+  EXPECT_THAT(whyNot(problem), HasSubstr("; would work: more microbatches, which more stages need "
+                                         "(now 3), and devices for them"));
+}
+
 // The message's memory is enough, and a thousandth less is not.
 TEST(Piper, TheLeastMemoryIsTheLeast) {
   std::mt19937_64 rng(41);

@@ -4,6 +4,7 @@
 
 #include "planner/plan_text.h"
 #include "planner/search/frontier.h"
+#include "planner/space/rank_orders.h"
 #include "tests/planner/small_query.h"
 
 namespace trireme::planner {

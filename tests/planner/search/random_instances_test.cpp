@@ -162,11 +162,6 @@ bool isWanted(const Query& query, const plan::Plan& p) {
          can(StackChoice::kScatterGather, p.scatterGather) &&
          can(StackChoice::kRankOrder, p.rankOrder != RankOrder::kTpCpDpPp) &&
          obeys(pins.rankOrder, p.rankOrder) &&
-         (p.rankOrder == RankOrder::kTpCpDpPp || pins.rankOrder ||
-          cost::hasSlowInside(query.cluster) ||
-          cost::stagesAreNearerInside(
-              p, query.cluster,
-              query.stack.ownPrograms ? cost::Nearness::kEachHop : cost::Nearness::kSlowestHop)) &&
          (p.rankOrder == RankOrder::kTpCpDpPp || shares(StateSharding::kNone) ||
           shares(StateSharding::kOptimizer)) &&
          can(StackChoice::kShardOptimizer, shares(StateSharding::kOptimizer)) &&

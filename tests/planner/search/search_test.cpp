@@ -506,6 +506,20 @@ TEST(Search, WhatAPinWouldMakeFasterIsFoundWithoutIt) {
   }
 }
 
+// With stages inside every second hop stays on its host while the slowest is as slow as before
+// (hops), and NCCL's connections take less memory, so that layers need not be recomputed (room).
+TEST(Search, NeitherRankOrderHasToBePinned) {
+  const Query hops = shippedQuery("llama3-70b", "dgx-h100", 80, 800, 8192);
+  const Query room = shippedQuery("gpt3-175b", "dgx-h100", 96, 1536, 2048, "nemo");
+  for (Query query : {hops, room}) {
+    const Seconds step = searchPlan(query)->estimate.step;
+    query.pins.rankOrder = plan::RankOrder::kTpCpDpPp;
+    EXPECT_GT(searchPlan(query)->estimate.step, step * (1 + 1e-6));
+    query.pins.rankOrder = plan::RankOrder::kTpCpPpDp;
+    EXPECT_LE(step, searchPlan(query)->estimate.step * (1 + 1e-9));
+  }
+}
+
 // 10 layers on 4 chunks of a stage lie in 6 ways, 24 on 16 in 12,870, which are too many to go
 // through. Of GPT-3 all cuts are, and its certificate says so for both stacks.
 TEST(Search, CertificatesAreClosedWhereAllCutsAreGoneThrough) {

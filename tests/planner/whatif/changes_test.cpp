@@ -38,6 +38,7 @@ std::string otherValue(const std::string& key) {
       {"gradient_accumulation", "separate_low"},
       {"keeps_f8", "false"},
       {"gathers_f8", "false"},
+      {"gathers_f8_activations", "false"},
       {"pipeline_keeps_whole", "true"},
       {"hides_between_chunks", "false"},
       {"keeps_layer_buffers", "false"},
