@@ -237,10 +237,8 @@ class Efficiencies {
       if (!best_.contains(tier))
         notes.push_back(fmt::format(
             "tier {} keeps its efficiency of {:.4g}, by which groups without a curve and messages "
-            "go: no test tells it ({}); one that does: all-gather, reduce-scatter or all-reduce of "
-            "{} or more on all devices of {}",
-            cluster.tiers[tier].name, cluster.tiers[tier].efficiency, why,
-            formatBytes(cost::kLargeMessage), tier == 0 ? "a host" : "several hosts"));
+            "go: no test tells it ({})",
+            cluster.tiers[tier].name, cluster.tiers[tier].efficiency, why));
     return notes;
   }
 

@@ -116,9 +116,12 @@ AttentionTime attentionTime(const spec::ModelSpec& model, const plan::Plan& plan
   const Scores s = scoresOf(model, plan, device);
   if (spec::isFlash(stack.attention)) {
     AttentionTime time = flashTime(s, model, device, stack.attention, direction);
-    if (plan.cp > 1)
-      time.device +=
-          streamTime(ringTraffic(s, model, stack, direction), device) * asDouble(plan.cp - 1);
+    if (plan.cp > 1) {
+      const double others = asDouble(plan.cp - 1);
+      time.device = time.device * (1 + others / asDouble(plan.cp) *
+                                           (1 / stack.blockAttentionEfficiency - 1)) +
+                    streamTime(ringTraffic(s, model, stack, direction), device) * others;
+    }
     return time;
   }
   return unfusedTime(s, stack.attention, plan.training.attentionDropout > 0, device, direction);

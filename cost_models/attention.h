@@ -29,7 +29,8 @@ struct AttentionTime {
 // of s keys s + 128. Rates are the device's for the kind of kernel. A kernel has b a s / (128 cp)
 // blocks of 128 queries; where they are few, the last wave of them on the multiprocessors is felt.
 // At least the time of moving queries, keys, values and the result. Of cp > 1 every step but the
-// first moves StackDescription::ringBytes per element of its results besides.
+// first moves StackDescription::ringBytes per element of its results besides, and is at
+// blockAttentionEfficiency of the rate: of cp parts of the work cp - 1 are.
 //
 // Unfused. Products in batches of b a, s x s, at batchedMatmulEfficiency, forward two and backward
 // four, all of it computed; and passes over the b a s^2 / cp scores, e bytes an element:

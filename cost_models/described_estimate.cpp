@@ -77,7 +77,7 @@ ShardedTraffic besideBackward(const StageSetting& s, const TimeOf& timeOf,
 }
 
 // Gradients that are sharded leave the rank in every backward: Megatron-FSDP
-// (grad_reduce_every_bprop), ZeRO 2 and FSDP2 add up shards.
+// (grad_reduce_every_bprop) and ZeRO 2 add up shards.
 ShardedTraffic gradientTraffic(const StageSetting& s) {
   return besideBackward(s, [&](double parameters) { return scatterTime(s, parameters, s.shards); });
 }
@@ -101,12 +101,15 @@ Levels shardLevels(const StageSetting& s) {
   return levels;
 }
 
+// Gathered for the forward and, if they did not stay, for the backward.
 ShardedTraffic parameterTraffic(const StageSetting& s) {
   const Levels levels = shardLevels(s);
   const auto gather = [&](double parameters) { return gatherTime(s, parameters, levels); };
   const auto reduce = [&](double parameters) { return scatterTime(s, parameters, levels); };
   const BlockCost& layer = s.blocks.layer;
   const Seconds gathered = gather(layer.parameters), reduced = reduce(layer.parameters);
+  const Seconds again =
+      s.plan.stateSharding == plan::StateSharding::kParameters ? gathered : Seconds(0);
   PassCost back = layer.backward;
   back += layer.recomputed;
   const auto alone = [&](const BlockCost& block) {
@@ -115,7 +118,7 @@ ShardedTraffic parameterTraffic(const StageSetting& s) {
   // The first layer's parameters and the last one's gradients have no neighbour either.
   return {
       exposedTime(gathered, passTime(layer.forward, s.stack), s.stack.gatherExposed),
-      exposedTime(gathered + reduced, passTime(back, s.stack), s.stack.gatherExposed) +
+      exposedTime(again + reduced, passTime(back, s.stack), s.stack.gatherExposed) +
           copyTime(s, layer.parameters),
       alone(s.blocks.embedding) + gathered + reduced + copyTime(s, s.blocks.embedding.parameters),
       s.model.tiedEmbeddings && s.plan.pp == 1 ? Seconds(0) : alone(s.blocks.head)};
@@ -130,14 +133,16 @@ ShardedTraffic shardedTraffic(const StageSetting& s) {
   const double layer = s.blocks.layer.parameters;
   ShardedTraffic traffic;
   Seconds before;  // of a layer's, on links that replicas need
-  if (s.plan.stateSharding == plan::StateSharding::kGradients) {
-    traffic = gradientTraffic(s);
-    before = scatterTime(s, layer, s.shards);
-  }
-  if (s.plan.stateSharding == plan::StateSharding::kParameters && !keepsWhole(s.plan, s.stack)) {
+  const bool isGathered =
+      s.plan.stateSharding == plan::StateSharding::kParameters && !keepsWhole(s.plan, s.stack);
+  if (isGathered || gathersForPasses(s.plan, s.stack)) {
     const Levels levels = shardLevels(s);
     traffic = parameterTraffic(s);
-    before = gatherTime(s, layer, levels) + scatterTime(s, layer, levels);
+    before =
+        (isGathered ? gatherTime(s, layer, levels) : Seconds(0)) + scatterTime(s, layer, levels);
+  } else if (s.plan.stateSharding == plan::StateSharding::kGradients) {
+    traffic = gradientTraffic(s);
+    before = scatterTime(s, layer, s.shards);
   }
   if (reducesEveryMicrobatch(s))
     traffic = traffic + besideBackward(
@@ -436,6 +441,7 @@ OnceParts oncePartsOf(const StageSetting& s, double parameters) {
   if (plan.stateSharding == plan::StateSharding::kNone) return parts;
   if (plan.stateSharding == plan::StateSharding::kParameters && !keepsWhole(plan, s.stack))
     return parts;
+  if (gathersForPasses(plan, s.stack)) return parts;
   if (plan.stateSharding != plan::StateSharding::kGradients)  // else in every backward
     reduced = {scatterTime(s, parameters, s.shards), s.stack.gradientExposed, true, beside};
   if (shareLinks(s)) {
@@ -443,7 +449,7 @@ OnceParts oncePartsOf(const StageSetting& s, double parameters) {
     replicated.time = Seconds(0);
   }
   gathered = {gatherTime(s, parameters, s.shards), s.stack.gatherExposed, false, beside};
-  if (keepsWhole(plan, s.stack) || plan.stateSharding == plan::StateSharding::kGradients)
+  if (keepsWhole(plan, s.stack))
     parts.copies = streamTime(Bytes(s.stack.parameterTraffic * parameters), s.cluster.device);
   return parts;
 }

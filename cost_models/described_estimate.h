@@ -34,8 +34,10 @@ namespace trireme::cost {
 //   (gradients) first microbatch; the optimizer works on P / n
 //   parameters  for every microbatch each layer's parameters are gathered before its forward and
 //               its backward, and its gradients are reduced after it, all beside the neighbouring
-//               layer; embedding and head stand alone. Under a pipeline that keeps them whole
-//               (StackDescription::pipelineKeepsWhole) as with optimizer
+//               layer; embedding and head stand alone. With shared gradients beside gathered copies
+//               (gathersForPasses) the same, but for what is gathered before the backward. Under a
+//               pipeline that keeps them whole (StackDescription::pipelineKeepsWhole) as with
+//               optimizer
 // With virtual stages a chunk's gradients are whole, and its parameters are asked for, p
 // microbatches' passes apart from those of the next chunk, and of v chunks v - 1 have others to
 // hide behind: p (v - 1) / v microbatches instead of one. Gradients of the last layer (or, with

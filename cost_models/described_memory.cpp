@@ -186,7 +186,7 @@ double workingBytes(const DescribedBlocks& blocks, const spec::ModelSpec& model,
     bytes += 2 * blocks.layer.parameters * stack.gatheredParameterBytes +
              blocks.embedding.parameters * stack.gatheredParameterBytes +
              blocks.layer.parameters * stack.reducedGradientBytes;
-  else if (plan.stateSharding == plan::StateSharding::kGradients && stack.parameterTraffic > 0)
+  else if (gathersForPasses(plan, stack))
     bytes += blocks.layer.parameters * stack.reducedGradientBytes;
   return bytes;
 }
@@ -196,6 +196,10 @@ double workingBytes(const DescribedBlocks& blocks, const spec::ModelSpec& model,
 bool keepsWhole(const plan::Plan& plan, const spec::StackDescription& stack) {
   return stack.pipelineKeepsWhole && plan.pp > 1 &&
          plan.stateSharding == plan::StateSharding::kParameters;
+}
+
+bool gathersForPasses(const plan::Plan& plan, const spec::StackDescription& stack) {
+  return plan.stateSharding == plan::StateSharding::kGradients && stack.parameterTraffic > 0;
 }
 
 double keptParameterBytes(const spec::StackDescription& stack, plan::StateSharding sharding,

@@ -12,6 +12,10 @@ namespace trireme::cost {
 
 // Whether gathered parameters and unreduced gradients of a stage are there whole, through the step.
 bool keepsWhole(const plan::Plan& plan, const spec::StackDescription& stack);
+// Whether gradients alone are shared, and parameters are gathered as copies beside the shares:
+// FSDP2 that reshards after each backward (parameterTraffic), not ZeRO-2, whose parameters are
+// whole.
+bool gathersForPasses(const plan::Plan& plan, const spec::StackDescription& stack);
 // Bytes of parameters that a rank keeps through the step for each of its own, which so many ranks
 // share: with shared gradients all of them, or where copies are gathered (parameterTraffic) all
 // copies beside its share.

@@ -280,8 +280,9 @@ class Parser {
     if (wrong == "N/A") return {};
     if (!number.has_value() || *number < 0)
       return at(fmt::format("expected the number of wrong results or N/A, got {}", quote(wrong)));
-    if (*number >= (columns_->isCount ? 1e-300 : 1))
+    if (columns_->isCount && *number > 0)
       return at(fmt::format("{} results are wrong: nothing to rely on", wrong));
+    if (*number >= 1) return at(fmt::format("results are wrong by {}: nothing to rely on", wrong));
     return {};
   }
 
@@ -394,26 +395,31 @@ Result<double> efficiencyOf(const spec::ClusterSpec& cluster, size_t tier, const
                       sweep.kind == CollectiveKind::kReduceScatter;
   const spec::CollectivePoint& last = sweep.points.back();
   const spec::LinkTier& of = cluster.tiers[tier];
-  if (!isRing) return none("it is no ring");
+  if (!isRing) return none("an all-gather, reduce-scatter or all-reduce would");
   if (last.bytes < kLargeMessage)
-    return none(fmt::format("messages end with {}, before {}", formatBytes(last.bytes),
-                            formatBytes(kLargeMessage)));
+    return none(fmt::format("messages of {} and more would, these end with {}",
+                            formatBytes(kLargeMessage), formatBytes(last.bytes)));
   int64_t inside = 1;
   if (tier == 0 && sweep.numRanks < of.devices)
-    return none(fmt::format("{} of its {} devices took part", sweep.numRanks, of.devices));
+    return none(
+        fmt::format("all {} devices of the tier would, not {}", of.devices, sweep.numRanks));
   if (tier > 0) {
     inside = cluster.tiers[tier - 1].devices;
     const int64_t within = tier > 1 ? cluster.tiers[tier - 2].devices : 1;
     const BytesPerSecond links = cluster.tiers[tier - 1].sustained() * static_cast<double>(within);
     if (sweep.numRanks % inside != 0 || perBlockOf(cluster, tier, sweep) > 0)
-      return none(fmt::format("not all {} devices of each host took part", inside));
-    if (last.busBandwidth >= links) return none("links inside hosts may be what it measured");
+      return none(fmt::format("all {} devices of each block of tier {} would", inside,
+                              cluster.tiers[tier - 1].name));
+    if (last.busBandwidth >= links)
+      return none(fmt::format("the links of tier {} may be what it measured: they are no faster",
+                              cluster.tiers[tier - 1].name));
   }
   const double share =
       last.busBandwidth / (of.bandwidth * static_cast<double>(inside)) * of.oversubscription;
   if (share > 1)
-    return none(
-        "it beats the line rate, as the reductions of switches do, or the line rate is wrong");
+    return none(sweep.kind == CollectiveKind::kAllReduce
+                    ? "it beats the line rate, as switches that reduce do; an all-gather would"
+                    : "it beats the line rate, which may be wrong in the cluster's file");
   return share;
 }
 

@@ -61,7 +61,7 @@ std::optional<std::string> unalignedNote(const Query& query) {
     return fmt::format(
         "a vocabulary of {} is no multiple of {}, and products of it in 16 bits take slower "
         "kernels, which are not priced: GPT-2 124M trained a quarter faster with 50304 instead of "
-        "50257 (nanoGPT); nearest: {}",
+        "50257 (nanoGPT); nearest: a vocab_size of {} in the model",
         padded, kAligned, (padded + kAligned - 1) / kAligned * kAligned);
   return std::nullopt;
 }
@@ -92,10 +92,11 @@ std::vector<std::string> caveatsOf(const spec::StackProfile& stack,
   std::vector<std::string> caveats;
   const spec::StackDescription& runs = stack.description;
   if (device.kind == spec::DeviceKind::kCuda && runs.fasterRuns == 0 && runs.slowerRuns == 0)
-    caveats.push_back(fmt::format(
-        "stack {}: no run on GPUs was compared with its predictions, so that they have no "
-        "interval; other stacks' have one (--stack)",
-        stack.name));
+    caveats.push_back(
+        fmt::format("stack {}: no, or too few, runs on GPUs were compared with its predictions, so "
+                    "that they have no "
+                    "interval; other stacks' have one (--stack)",
+                    stack.name));
   if (!stack.caution.empty())
     caveats.push_back(fmt::format("stack {}: {}", stack.name, stack.caution));
   if (!device.caution.empty())

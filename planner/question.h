@@ -42,8 +42,8 @@ Result<std::vector<std::string>> notesOf(const Question& question,
 
 // Sizes that tensor cores do not take as they are, a line each with the nearest that they do. Of a
 // query in fp8 those that its products cannot have (plan::fp8Breach) whatever the degrees, or in
-// few microbatches alone. In 16 bits, and of the table of a query in fp8, those that 8 does not
-// divide: their products take kernels that no estimate prices.
+// few microbatches alone. In 16 bits, and in fp8 too, a vocabulary that 8 does not divide: its
+// products take kernels that no estimate prices.
 std::vector<std::string> sizeNotesOf(const Query& query);
 
 // What an answer for the stack on the device rests on less than others do, a line each: no measured

@@ -95,6 +95,7 @@ void readOptionals(MapReader& map, StackDescription* stack) {
   readPositiveIfGiven(map, "f8_matmul_factor", &stack->f8MatmulFactor);
   map.optional("context_exchange", kExchanges, &stack->contextExchange);
   notNegative("ring_bytes", &stack->ringBytes);
+  efficiency("block_attention_efficiency", &stack->blockAttentionEfficiency);
   notNegative("parameter_traffic", &stack->parameterTraffic);
   readPositiveIfGiven(map, "logit_bytes", &stack->logitBytes);
   readPositiveIfGiven(map, "eager_logit_bytes", &stack->eagerLogitBytes);

@@ -77,6 +77,8 @@ struct StackDescription {
   // of the gradients of queries, keys and values backward.
   ContextExchange contextExchange = ContextExchange::kRing;
   double ringBytes = 0;
+  // What fused attention to the keys of other ranks reaches of the rate on a rank's own.
+  double blockAttentionEfficiency = 1;
   GradientAccumulation gradientAccumulation = GradientAccumulation::kFusedF32;
   bool scatterGather = false;  // sends 1/tp of a replicated border between stages
 
@@ -102,7 +104,7 @@ struct StackDescription {
   double optimizerTraffic = 30;  // bytes that a step moves per parameter: scaling, norm, update
   double lossBytes = 50;         // that the loss moves per logit, forward and backward
   double parameterTraffic = 0;   // bytes that a microbatch moves per sharded parameter, besides
-                                 // gathering: copies and casts. None: what is gathered are the
+                                 // gathering: copies and casts. 0: what is gathered are the
                                  // parameters themselves (ZeRO), not copies beside them (FSDP)
 
   // Kept per logit while the loss is computed: logits, copies in f32, their gradient. 0: one of the

@@ -158,8 +158,11 @@ Result<std::string> whatWouldFit(const PiperProblem& problem, const DownSets& se
           "devices for them",
           problem.microbatches);
   }
-  return "no number of devices would do, only layers with variants that store less or with a "
-         "higher tensor degree";
+  return fmt::format(
+      "with {} microbatches no number of devices would do; what may: layers with variants that "
+      "store "
+      "less or with a higher tensor degree, or a multiple of the microbatches, for more replicas",
+      problem.microbatches);
 }
 
 Status whyNothingFits(const PiperProblem& problem, const DownSets& sets, const PiperCosts& costs) {

@@ -54,6 +54,7 @@ constexpr DescribedSetting kDescribedSettings[] = {
     {"cast_bytes", &Stack::castBytes},
     {"context_exchange", &Stack::contextExchange},
     {"ring_bytes", &Stack::ringBytes},
+    {"block_attention_efficiency", &Stack::blockAttentionEfficiency},
     {"gradient_accumulation", &Stack::gradientAccumulation},
     {"scatter_gather", &Stack::scatterGather},
     {"parameter_bytes", &Stack::parameterBytes},

@@ -10,7 +10,6 @@
 #include "cost_models/described_blocks.h"
 #include "cost_models/described_memory.h"
 #include "cost_models/formulas.h"
-#include "cost_models/gemm.h"
 #include "ir/spec/load.h"
 #include "tests/cost_models/quiet_cluster.h"
 
@@ -305,9 +304,9 @@ TEST(DescribedEstimate, ReplicasWaitForShardsThatSendOverTheSameLinks) {
   }
 }
 
-// Of 8 ranks that share gradients, FSDP2 without resharding: f32 shares of everything, a 16-bit
-// copy of all parameters and, while a layer's are on their way, its gradients whole; the copy is
-// made once per step. ZeRO-2: the parameters themselves are whole.
+// Of 8 ranks that share gradients, FSDP2 that does not reshard after the forward: f32 shares of
+// everything, a 16-bit copy of all parameters and, while a layer's are on their way, its gradients
+// whole. ZeRO-2: the parameters themselves are whole.
 TEST(DescribedMemory, SharedGradientsKeepWholeParametersOnce) {
   const spec::ClusterSpec cluster = quietCluster();
   const spec::ModelSpec model = small::gpt(4);
@@ -323,11 +322,7 @@ TEST(DescribedMemory, SharedGradientsKeepWholeParametersOnce) {
   const auto memory = [&] {
     return describedMemoryOf({blocks, model, plan, cluster, stack}, 0).arena;
   };
-  const auto step = [&] {
-    return estimateFromBlocks(blocks, model, plan, cluster, stack, flushTime).step;
-  };
   const auto zero = memory();
-  const Seconds withoutCopies = step();
   EXPECT_NEAR(static_cast<double>(zero.parameters), 4 * parameters, 1);
   EXPECT_NEAR(static_cast<double>(zero.gradients), 4 * parameters / 8, 1);
   stack.parameterTraffic = 12;
@@ -337,8 +332,50 @@ TEST(DescribedMemory, SharedGradientsKeepWholeParametersOnce) {
   EXPECT_EQ(fsdp.optimizer, zero.optimizer);
   EXPECT_NEAR(static_cast<double>(fsdp.activations - zero.activations),
               stack.reducedGradientBytes * blocks.layer.parameters, 1);
-  EXPECT_NEAR((step() - withoutCopies).count(),
-              streamTime(Bytes(12 * parameters), cluster.device).count(), 1e-12);
+}
+
+// The same FSDP2 reshards after every backward: each microbatch gathers L layers, the first once
+// more, for nothing is beside it, and the table; reduces as many; and copies 12 B a parameter. With
+// shared parameters it gathers the layers again before their backward.
+TEST(DescribedEstimate, CopiesAreGatheredForEveryForward) {
+  const spec::ClusterSpec cluster = quietCluster();
+  const spec::ModelSpec model = small::gpt(4);
+  StackDescription stack;
+  stack.parameterTraffic = 12;
+  const auto planOf = [&](plan::StateSharding sharding, int64_t microbatches) {
+    plan::Plan plan = small::plan(model, small::training(8 * microbatches, 32), 1, 1, 8);
+    plan.dpReplicate = 1;
+    plan.dpShard = 8;
+    plan.microbatchSize = 1;
+    plan.stateSharding = sharding;
+    return plan;
+  };
+  const auto perMicrobatch = [&](plan::StateSharding sharding) {
+    const auto time = [&](int64_t microbatches) {
+      return estimateDescribed(model, planOf(sharding, microbatches), cluster, stack)
+          ->breakdown.dataParallel;
+    };
+    return (time(5) - time(1)) / 4.0;
+  };
+  const plan::Plan plan = planOf(plan::StateSharding::kGradients, 1);
+  const DescribedBlocks blocks = describeBlocks(model, plan, cluster, stack);
+  const Levels levels = levelsOf(shardGroup(plan), ranksOf(plan, cluster), cluster);
+  const auto time = [&](spec::CollectiveKind kind, double bytes, double parameters) {
+    return collectiveTime(kind, Bytes(bytes * parameters), levels);
+  };
+  using spec::CollectiveKind;
+  const double layer = blocks.layer.parameters, table = blocks.embedding.parameters;
+  const Seconds expected = time(CollectiveKind::kAllGather, 2, layer) * 5 +
+                           time(CollectiveKind::kAllGather, 2, table) +
+                           time(CollectiveKind::kReduceScatter, 4, layer) * 5 +
+                           time(CollectiveKind::kReduceScatter, 4, table) +
+                           Bytes(12 * (4 * layer + table)) /
+                               (cluster.device.memoryBandwidth * cluster.device.memoryEfficiency);
+  EXPECT_NEAR(perMicrobatch(plan::StateSharding::kGradients) / expected, 1, 1e-9);
+  EXPECT_NEAR((perMicrobatch(plan::StateSharding::kParameters) -
+               perMicrobatch(plan::StateSharding::kGradients)) /
+                  (time(CollectiveKind::kAllGather, 2, layer) * 4),
+              1, 1e-9);
 }
 
 // Ranks that share nothing: 4 bytes of a bucket per parameter where there are several of them, and

@@ -81,6 +81,11 @@ TEST(Attention, FlashDoesHalfOfBothProducts) {
   // values.
   plan.cp = 4;
   EXPECT_NEAR(time(Direction::kForward), 1.31072e6 / 4 / 10e12, 1e-12);
+  // Three quarters of the keys are others', at half the rate: 1/4 + 3/4 x 2.
+  stack.blockAttentionEfficiency = 0.5;
+  EXPECT_NEAR(time(Direction::kForward), 1.75 * 1.31072e6 / 4 / 10e12, 1e-12);
+  EXPECT_NEAR(time(Direction::kBackward), 1.75 * 2.5 * 1.31072e6 / 4 / 10e12, 1e-12);
+  stack.blockAttentionEfficiency = 1;
   stack.ringBytes = 10;
   cluster.device.memoryBandwidth = 1_GBps;
   cluster.device.memoryEfficiency = 1;

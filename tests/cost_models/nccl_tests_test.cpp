@@ -126,9 +126,9 @@ TEST(ParseNcclTests, ADifferenceIsNoCount) {
   EXPECT_EQ(messageOfLog(text), "");
   EXPECT_EQ(messageOfLog(replaced(text, "     0    100.5", " 1e-07    100.5")), "");
   EXPECT_THAT(messageOfLog(replaced(text, "     0    100.5", "     2    100.5")),
-              HasSubstr("log.txt:12: 2 results are wrong"));
+              HasSubstr("log.txt:12: results are wrong by 2"));
   EXPECT_THAT(messageOfLog(replaced(text, "     0    100.5", " 2e+05    100.5")),
-              HasSubstr("log.txt:12: 2e+05 results are wrong"));
+              HasSubstr("log.txt:12: results are wrong by 2e+05"));
 }
 
 // Around the table, and in front of every line.

@@ -78,11 +78,11 @@ TEST(CaveatsOf, SayWhatAnAnswerRestsOn) {
   EXPECT_THAT(caveats("megatron-core", "dgx-h100"), ElementsAre());
   EXPECT_THAT(caveats("trireme", "local"), ElementsAre());  // a host, whose kernels are measured
   EXPECT_THAT(caveats("trireme", "dgx-h100"),
-              ElementsAre(HasSubstr("stack trireme: no run on GPUs was compared")));
+              ElementsAre(HasSubstr("stack trireme: no, or too few, runs on GPUs were compared")));
   EXPECT_THAT(caveats("megatron-deepspeed", "dgx-a100"),
               ElementsAre(HasSubstr("stack megatron-deepspeed: fitted to the runs of one group")));
   EXPECT_THAT(caveats("deepspeed", "dgx-b200"),
-              ElementsAre(HasSubstr("stack deepspeed: no run on GPUs was compared"),
+              ElementsAre(HasSubstr("stack deepspeed: no, or too few, runs on GPUs were compared"),
                           HasSubstr("device B200-180GB-SXM: bf16 is fitted to runs of one")));
 }
 
@@ -134,7 +134,7 @@ TEST(SizeNotesOf, NameAVocabularyThatTensorCoresDoNotTake) {
   query.vocabMultiple = 1;
   ASSERT_EQ(sizeNotesOf(query).size(), 1u);
   EXPECT_NE(sizeNotesOf(query)[0].find("of 50257 is no multiple of 8"), std::string::npos);
-  EXPECT_NE(sizeNotesOf(query)[0].find("nearest: 50264"), std::string::npos);
+  EXPECT_NE(sizeNotesOf(query)[0].find("nearest: a vocab_size of 50264"), std::string::npos);
   query.vocabMultiple = 128;
   EXPECT_TRUE(sizeNotesOf(query).empty());
   query.vocabMultiple = 1;

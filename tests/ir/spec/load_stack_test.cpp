@@ -134,6 +134,7 @@ TEST(ParseStack, WhatADescriptionDoesNotSayIsNotThere) {
   EXPECT_EQ(d.parameterTraffic, 0);
   EXPECT_EQ(d.contextExchange, ContextExchange::kRing);
   EXPECT_EQ(d.ringBytes, 0);
+  EXPECT_EQ(d.blockAttentionEfficiency, 1);
   EXPECT_EQ(d.slowdownPerDoubling, 0);
   EXPECT_EQ(d.hostStep, Seconds(0));
 }
@@ -147,6 +148,7 @@ TEST(ParseStack, EveryOptionalKeyIsRead) {
                                  "cast_bytes: {value: 12, source: a}\n"
                                  "context_exchange: all_gather\n"
                                  "ring_bytes: {value: 12, source: a}\n"
+                                 "block_attention_efficiency: {value: 0.85, source: a}\n"
                                  "parameter_traffic: {value: 3, source: a}\n"
                                  "logit_bytes: {value: 6, source: a}\n"
                                  "working_layers: {value: 2.5, source: a}\n"
@@ -188,6 +190,7 @@ TEST(ParseStack, EveryOptionalKeyIsRead) {
   EXPECT_EQ(d.castBytes, 12);
   EXPECT_EQ(d.contextExchange, ContextExchange::kAllGather);
   EXPECT_EQ(d.ringBytes, 12);
+  EXPECT_EQ(d.blockAttentionEfficiency, 0.85);
   EXPECT_EQ(d.parameterTraffic, 3);
   EXPECT_EQ(d.logitBytes, 6);
   EXPECT_EQ(d.workingLayers, 2.5);

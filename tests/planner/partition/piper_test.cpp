@@ -317,7 +317,8 @@ TEST(Piper, DevicesThatWouldNotHelpAreNotAdvised) {
   PiperProblem problem = chain({1, 1});
   problem.microbatches = 3;
   problem.memory = Bytes(0.5);
-  EXPECT_THAT(whyNot(problem), HasSubstr("; no number of devices would do, only layers with"));
+  EXPECT_THAT(whyNot(problem),
+              HasSubstr("; with 3 microbatches no number of devices would do; what may: "));
 }
 
 // Layers that keep 100 B are alone on a device of 150 B, and there are as many stages as
