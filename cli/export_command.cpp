@@ -61,6 +61,7 @@ Result<spec::ModelSpec> loadModelOf(const Options& options, const plan::Plan& pl
 Status readStack(const plan::Plan& plan, Framework framework, Options& options) {
   const bool isMegatron = framework == Framework::kMegatron || framework == Framework::kNemo;
   const bool isNeeded = framework == Framework::kTorchtitan ||
+                        framework == Framework::kAccelerate ||
                         plan.training.precision == spec::Precision::kFp8 ||
                         (isMegatron && plan.training.precision != spec::Precision::kFp32);
   if (!isNeeded && options.stack.empty()) return {};

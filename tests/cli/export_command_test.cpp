@@ -309,6 +309,40 @@ TEST_F(ExportCommand, TheProfileOfThePlanDecidesOnGradients) {
                 {"the plan was made for stack 'our': give its profile with --stack"});
 }
 
+// The profile reduces in 16 bits, as Accelerate does by itself; a copy of it does not.
+TEST_F(ExportCommand, TheProfileOfThePlanDecidesOnReductions) {
+  const auto noteOf = [&](const std::string& stack) {
+    std::vector<std::string> args = {"plan",
+                                     "--model",
+                                     "llama2-7b",
+                                     "--cluster",
+                                     "dgx-a100",
+                                     "--gpus",
+                                     "8",
+                                     "--batch",
+                                     "16",
+                                     "--seq",
+                                     "4096",
+                                     "--stack",
+                                     stack,
+                                     "-o",
+                                     path("a.yaml"),
+                                     "--state-sharding",
+                                     "parameters"};
+    expectSuccess(runTrireme(args));
+    const Outcome outcome =
+        runTrireme({"export", path("a.yaml"), "--to", "accelerate", "--stack", stack});
+    expectSuccess(outcome);
+    return outcome.err;
+  };
+  const std::string note = "the plan reduces gradients in float32";
+  EXPECT_THAT(noteOf("accelerate"), ::testing::Not(HasSubstr(note)));
+  std::string text = readAll(std::string(TRIREME_SOURCE_DIR) + "/examples/stacks/accelerate.yaml");
+  write("accelerate.yaml",
+        replaced(text, "reduced_gradient_bytes: {value: 2", "reduced_gradient_bytes: {value: 4"));
+  EXPECT_THAT(noteOf(path("accelerate.yaml")), HasSubstr(note));
+}
+
 TEST_F(ExportCommand, ForRefusesAModelThatTheProgramHasNot) {
   expectRefusal(plan({"--for", "torchtitan"}), 1,
                 {"torchtitan cannot express model", "nearest: Llama 3 of 8B, 70B or 405B"});
