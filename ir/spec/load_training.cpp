@@ -1,9 +1,15 @@
 #include <fmt/format.h>
 
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
 #include "ir/spec/checks.h"
 #include "ir/spec/document.h"
 #include "ir/spec/load.h"
 #include "ir/spec/precision_names.h"
+#include "ir/spec/shipped.h"
 
 namespace trireme::spec {
 namespace {
@@ -100,14 +106,41 @@ std::string printTraining(const TrainingSpec& t) {
   return text;
 }
 
+namespace {
+
+bool hasShapeOf(const ModelSpec& a, const ModelSpec& b) {
+  const auto shape = [](const ModelSpec& m) {
+    return std::tuple(m.numLayers, m.hiddenSize, m.ffnSize, m.numHeads, m.numKvHeads, m.headSize,
+                      m.vocabSize);
+  };
+  return shape(a) == shape(b);
+}
+
+// What takes sequences of such a length: the shipped model of the same shape that does, if any.
+std::string longerThan(const ModelSpec& model, int64_t sequence) {
+  static const std::vector<ModelSpec> shipped = [] {  // a sweep may ask of many points
+    std::vector<ModelSpec> models;
+    for (const std::string& name : shippedNames(ShippedKind::kModel))
+      if (auto other = loadModel(name)) models.push_back(*std::move(other));
+    return models;
+  }();
+  for (const ModelSpec& other : shipped)
+    if (other.maxSequence >= sequence && hasShapeOf(other, model))
+      return fmt::format("model {}, of the same shape", other.name);
+  return "a copy of the model with a longer one";
+}
+
+}  // namespace
+
 Status verifyTraining(const TrainingSpec& training, const ModelSpec& model) {
   if (const std::optional<Problem> problem = findProblem(training))
     return invalidArgument(fmt::format("{}: {}", problem->key, problem->message));
   if (training.sequenceLength == 0) return invalidArgument("sequence_length: not given");
   if (training.globalBatchSize == 0) return invalidArgument("global_batch_size: not given");
   if (training.sequenceLength > model.maxSequence)
-    return invalidArgument(fmt::format("sequence_length: {} exceeds the model's max_sequence ({})",
-                                       training.sequenceLength, model.maxSequence));
+    return invalidArgument(fmt::format(
+        "sequence_length: {0} exceeds the model's max_sequence ({1}); nearest: {1}, or {2}",
+        training.sequenceLength, model.maxSequence, longerThan(model, training.sequenceLength)));
   return {};
 }
 

@@ -195,12 +195,21 @@ TEST(VerifyTraining, SequenceMustFitTheModel) {
   EXPECT_THAT(messageOf(verifyTraining(t, model)), HasSubstr("global_batch_size: not given"));
   t.globalBatchSize = 1;
   EXPECT_EQ(messageOf(verifyTraining(t, model)),
-            "sequence_length: 17 exceeds the model's max_sequence (16)");
+            "sequence_length: 17 exceeds the model's max_sequence (16); nearest: 16, or a copy of "
+            "the model with a longer one");
   t.sequenceLength = 16;
   EXPECT_TRUE(verifyTraining(t, model).ok());
   t.beta1 = std::numeric_limits<double>::quiet_NaN();
   EXPECT_THAT(messageOf(verifyTraining(t, model)),
               HasSubstr("beta1: must be at least 0 and below 1, got nan"));
+}
+
+TEST(VerifyTraining, ALongerModelOfTheSameShapeIsNamed) {
+  TrainingSpec t;
+  t.globalBatchSize = 1;
+  t.sequenceLength = 8193;
+  EXPECT_THAT(messageOf(verifyTraining(t, *loadModel("llama3-8b"))),
+              HasSubstr("(8192); nearest: 8192, or model llama3.1-8b, of the same shape"));
 }
 
 // Warm-up of 4 from 0: 1/4, 2/4, 3/4, 4/4 of 1.0. Then a cosine from 1.0 to 0.2 over 8 steps: the
