@@ -272,13 +272,12 @@ TEST(PlanAdvice, OnOtherSoftwareHoldsWhenItIsFollowed) {
   const Flags question = {"--model", "qwen2-72b", "--cluster", "gb300-nvl72", "--batch",
                           "256",     "--seq",     "2048",      "--gpus",      "4"};
   for (const Flags& asked :
-       {Flags{}, Flags{"--precision", "fp8"}, Flags{"--vocab-multiple", "128"}}) {
-    const std::string message = planWith({question, asked, {"--stack", "nemo-fp8-current"}}).err;
+       {Flags{}, Flags{"--precision", "bf16"}, Flags{"--vocab-multiple", "128"}}) {
+    const std::string message = planWith({question, asked, {"--stack", "nemo"}}).err;
     const Advice advice = adviceIn(message, "stack");
     expectStep(planWith({question, asked, {"--stack", advice.what}}), advice.step);
-    const bool saysPrecision =
-        message.find(" in bf16 (now: nemo-fp8-current in fp8)") != std::string::npos;
-    EXPECT_EQ(saysPrecision, asked != Flags({"--precision", "fp8"})) << message;
+    const bool saysPrecision = message.find(" in fp8 (now: nemo in bf16)") != std::string::npos;
+    EXPECT_EQ(saysPrecision, asked != Flags({"--precision", "bf16"})) << message;
   }
 }
 
