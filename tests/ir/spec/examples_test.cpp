@@ -153,6 +153,7 @@ TEST(Examples, ClustersAreTheNamedSystems) {
                           System{"dgx-b200", "B200-180GB-SXM", 8, 900, 50},
                           System{"gb200-nvl72", "GB200-192GB", 72, 900, 50},
                           System{"gb300-nvl72", "GB300-288GB", 72, 900, 100},
+                          System{"dgx-b300", "B300-288GB-SXM", 8, 900, 100},
                           System{"hgx-a800", "A800-80GB-SXM", 8, 200, 25},
                           System{"hgx-h800", "H800-80GB-SXM", 8, 200, 50},
                           System{"hgx-h20", "H20-96GB-SXM", 8, 450, 50},
@@ -162,7 +163,11 @@ TEST(Examples, ClustersAreTheNamedSystems) {
                           System{"l4", "L4-24GB", 8, 32, 1.5625},
                           System{"t4", "T4-16GB", 4, 16, 1.5625},
                           System{"rtx3090", "RTX-3090-24GB", 8, 32, 0.15625},
-                          System{"rtx4090", "RTX-4090-24GB", 8, 32, 0.15625}}) {
+                          System{"rtx4090", "RTX-4090-24GB", 8, 32, 0.15625},
+                          System{"rtx5090", "RTX-5090-32GB", 8, 64, 0.15625},
+                          System{"rtx-a6000", "RTX-A6000-48GB", 8, 32, 3.125},
+                          System{"rtx6000-ada", "RTX-6000-Ada-48GB", 8, 32, 3.125},
+                          System{"rtx-pro-6000", "RTX-PRO-6000-96GB", 8, 64, 25}}) {
     const ClusterSpec cluster = loadedCluster(s.name);
     EXPECT_EQ(cluster.name, s.name);
     EXPECT_EQ(cluster.device.name, s.device) << s.name;
