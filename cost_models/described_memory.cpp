@@ -56,6 +56,36 @@ double eagerBytes(const spec::ModelSpec& m, const plan::Plan& plan,
   return bytes;
 }
 
+bool gathersInF8(const plan::Plan& plan, const spec::StackDescription& stack) {
+  return spec::linearFormat(plan.training) == MathFormat::kF8 && stack.gathersF8Activations;
+}
+
+bool keepsNarrow(const plan::Plan& plan, const spec::StackDescription& stack) {
+  return stack.keepsNarrow && spec::linearFormat(plan.training) == MathFormat::kF8;
+}
+
+// Results of the two norms, which the products behind them read.
+double normedBytes(const spec::ModelSpec& m, const plan::Plan& plan,
+                   const spec::StackDescription& stack) {
+  const bool isWhole = stack.keepsGatheredInputs && plan.sequenceParallel;
+  const bool isF8 = isWhole ? gathersInF8(plan, stack) : keepsNarrow(plan, stack);
+  return 2 * borderBytes(m, plan) * (isWhole ? asDouble(plan.tp) : 1) /
+         (isF8 ? elementBytes(plan) : 1);
+}
+
+// The gathered weights of its products, unless they are there anyway.
+double gatheredWeights(const spec::ModelSpec& m, const plan::Plan& plan,
+                       const spec::StackDescription& stack) {
+  if (!stack.keepsGatheredWeights || keepsWhole(plan, stack) ||
+      plan.stateSharding != plan::StateSharding::kParameters)
+    return 0;
+  const double queries = asDouble(m.numHeads * m.headSize);
+  const double kv = asDouble(m.numKvHeads * m.headSize);
+  const double inner = m.activation == spec::ActivationKind::kSwiGlu ? 3 : 2;
+  return (2 * queries + 2 * kv + inner * asDouble(m.ffnSize)) * asDouble(m.hiddenSize) /
+         asDouble(plan.tp) * stack.gatheredParameterBytes;
+}
+
 // A layer in full, without recomputation.
 double layerBytes(const spec::ModelSpec& m, const plan::Plan& plan,
                   const spec::StackDescription& stack, bool keepsScores) {
@@ -64,13 +94,12 @@ double layerBytes(const spec::ModelSpec& m, const plan::Plan& plan,
   const double kv = asDouble(m.numKvHeads * m.headSize);
   const bool gated = m.activation == spec::ActivationKind::kSwiGlu;
   const double widths = heads + 2 * kv + heads + (gated ? 3 : 2) * asDouble(m.ffnSize);
-  const bool narrow = stack.keepsNarrow && spec::linearFormat(plan.training) == MathFormat::kF8;
   const double masks = plan.training.residualDropout > 0 ? 2 / e : 0;
-  double bytes = tokens * widths * e / t + (2 + masks) * borderBytes(m, plan) +
-                 2 * streamBytes(m, plan, stack);
-  if (narrow)  // inputs of the four products; that of the output's is kept by attention as well
-    bytes += tokens * heads / t - 2 * borderBytes(m, plan) * (e - 1) / e -
-             tokens * asDouble(m.ffnSize) * (e - 1) / t;
+  double bytes = tokens * widths * e / t + masks * borderBytes(m, plan) +
+                 normedBytes(m, plan, stack) + 2 * streamBytes(m, plan, stack);
+  // Inputs of the two other products; that of the output's is kept by attention as well.
+  if (keepsNarrow(plan, stack))
+    bytes += tokens * heads / t - tokens * asDouble(m.ffnSize) * (e - 1) / t;
   if (keepsScores && !spec::isFlash(stack.attention)) bytes += scoreBytes(m, plan);
   return bytes + eagerBytes(m, plan, stack);
 }
@@ -93,9 +122,9 @@ int64_t recomputedLayers(const plan::Plan& plan, size_t stage, size_t chunk) {
   return plan.recomputeLayers > 0 ? std::min(count, plan.recomputeLayers) : count;
 }
 
-// Of a layer that is not recomputed in full.
-double layerKept(const spec::ModelSpec& model, const plan::Plan& plan,
-                 const spec::StackDescription& stack) {
+// Activations of a layer that is not recomputed in full.
+double activationsKept(const spec::ModelSpec& model, const plan::Plan& plan,
+                       const spec::StackDescription& stack) {
   if (plan.recompute != plan::Recompute::kSelective) return layerBytes(model, plan, stack, true);
   switch (stack.selective) {
     case spec::SelectiveRecompute::kAttention:
@@ -106,6 +135,11 @@ double layerKept(const spec::ModelSpec& model, const plan::Plan& plan,
       return perOperatorBytes(model, plan, stack);
   }
   return 0;
+}
+
+double layerKept(const spec::ModelSpec& model, const plan::Plan& plan,
+                 const spec::StackDescription& stack) {
+  return activationsKept(model, plan, stack) + gatheredWeights(model, plan, stack);
 }
 
 // Of each chunk, by one microbatch.
@@ -147,9 +181,7 @@ double gatheredBytes(const spec::ModelSpec& model, const plan::Plan& plan,
   if (!plan.sequenceParallel) return 0;
   const double whole = borderBytes(model, plan) * asDouble(plan.tp);
   if (!stack.keepsLayerBuffers) return 2 * whole;
-  const bool isF8 =
-      spec::linearFormat(plan.training) == MathFormat::kF8 && stack.gathersF8Activations;
-  return (6 / (isF8 ? elementBytes(plan) : 1) + 4) * whole;
+  return (6 / (gathersInF8(plan, stack) ? elementBytes(plan) : 1) + 4) * whole;
 }
 
 // Of the first chunk and the last one, which need the loader's tensors.

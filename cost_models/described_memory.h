@@ -45,6 +45,10 @@ double f8CopyBytes(const plan::Plan& plan, const spec::StackDescription& stack);
 //           selective recomputation of attention
 //   f8      with keepsNarrow the inputs of products (two norms' results and the activation's) take
 //           one byte, and attention's result is there in both forms
+//   gathered   with keepsGatheredInputs and sequence parallelism what was gathered for products, 2 h
+//              of 4 h, is not divided by tp; in f8 it takes one byte where it is gathered in f8
+//   weights    with keepsGatheredWeights and shared parameters those of its products, as they are
+//              gathered, h (2 a d + 2 kv + 2 f) / tp, 3 f with a gate
 //   autocast   the residual stream, 2 h of both, in f32
 //   eager      with eagerLayers f of a gated MLP and 2 (a d - kv) of repeated keys and values more,
 //              all divided by tp; with eagerNorms T 2 h in f32 more (Llama 2 7B, 4,096 tokens:
@@ -91,8 +95,8 @@ Bytes leastDescribedReserve(int64_t tp, int64_t pp, int64_t dp, const spec::Clus
 //                  loader's mask, b s^2 / cp, and with cp > 1 the whole from which it is cut; full
 //                  recomputation and that of attention keep it while a microbatch is in flight
 //                  (arguments of a checkpoint). Or, if
-//                  that is more, the gradients in f32 that the optimizer's step takes, when all
-//                  else of this is gone
+//                  that is more, what the optimizer's step takes (stepGradientBytes), when all else
+//                  of this is gone
 //   reserve        describedReserve(), and the description's fragmentation of all the rest
 MemoryUse describedMemoryOf(const StageSetting& setting, size_t stage);
 // Of its activations what is there beside microbatches in flight, and what the step takes instead

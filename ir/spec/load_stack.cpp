@@ -101,6 +101,8 @@ void readOptionals(MapReader& map, StackDescription* stack) {
   readPositiveIfGiven(map, "eager_logit_bytes", &stack->eagerLogitBytes);
   map.optional("eager_layers", &stack->eagerLayers);
   map.optional("eager_norms", &stack->eagerNorms);
+  map.optional("keeps_gathered_inputs", &stack->keepsGatheredInputs);
+  map.optional("keeps_gathered_weights", &stack->keepsGatheredWeights);
   notNegative("working_layers", &stack->workingLayers);
   map.optional("keeps_f8", &stack->keepsNarrow);
   notNegative("bf16_gradient_bytes", &stack->bf16GradientBytes);

@@ -67,7 +67,8 @@ struct StackDescription {
   // parameters in 16 bits, which torch.autocast keeps from a forward to its backward. With the
   // latter the residual stream is in f32.
   double bucketBytes = 0, autocastBytes = 0;
-  // While the optimizer works, when activations are gone: gradients in f32, made of shorter ones.
+  // While the optimizer works, when activations are gone: gradients in f32, made of shorter ones,
+  // or what kernels for many tensors at once (foreach) hold of theirs.
   double stepGradientBytes = 0;
   Bytes stepGradientsAtOnce;  // at most, where parameters are shared; 0: all
   // Per weight of a layer in fp8: its forms for products forward and backward, kept through the
@@ -88,6 +89,12 @@ struct StackDescription {
   // Of single operators: gated products keep both factors, each query head its keys and values.
   bool eagerLayers = false;
   bool eagerNorms = false;  // RMSNorms as well: they keep their input in f32
+  // Of ranks that share tensors along the sequence: products keep the whole operand that was
+  // gathered for them (DTensor), not a rank's part, to be gathered again (Megatron).
+  bool keepsGatheredInputs = false;
+  // Of ranks that share parameters: products keep the gathered weight to their backward, for which
+  // it is gathered once more, unless their layer is recomputed in full.
+  bool keepsGatheredWeights = false;
   // Layers whose activations the allocator holds beside those that are kept: temporaries of
   // programs that nothing compiled.
   double workingLayers = 0;

@@ -36,10 +36,10 @@ StackDescription descriptionOn(const StackDescription& stack, Precision precisio
   }
   if (precision != Precision::kFp32) return used;
   if (stack.parameterBytes < kBytesOfF32) used.optimizerBytes -= kBytesOfF32;  // the masters
+  if (stack.gradientBytes < kBytesOfF32) used.stepGradientBytes = 0;           // not made of others
   for (double* bytes : {&used.parameterBytes, &used.gradientBytes, &used.reducedGradientBytes,
                         &used.gatheredParameterBytes})
     *bytes = std::max(*bytes, kBytesOfF32);
-  used.stepGradientBytes = 0;
   if (used.logitBytes > 0) used.logitBytes = std::max(used.logitBytes, 2 * kBytesOfF32);
   return used;
 }

@@ -77,6 +77,8 @@ constexpr DescribedSetting kDescribedSettings[] = {
     {"eager_logit_bytes", &Stack::eagerLogitBytes},
     {"eager_layers", &Stack::eagerLayers},
     {"eager_norms", &Stack::eagerNorms},
+    {"keeps_gathered_inputs", &Stack::keepsGatheredInputs},
+    {"keeps_gathered_weights", &Stack::keepsGatheredWeights},
     {"working_layers", &Stack::workingLayers},
     {"keeps_f8", &Stack::keepsNarrow},
     {"pipeline_keeps_whole", &Stack::pipelineKeepsWhole},

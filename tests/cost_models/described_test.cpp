@@ -264,6 +264,71 @@ TEST(DescribedMemory, HasABufferForEveryCollectiveOfALayer) {
   EXPECT_EQ(more(), (10 - 2) * 2 * 32.0 * 128);
 }
 
+// Four ranks gather what products read, 32 x 128 elements each for those of attention and of the
+// MLP. A product that keeps a part has 2 x 2,048 B of them, one that keeps all 2 x 8,192, in fp8
+// half of that. By single operators only every second product's result is kept, with full
+// recomputation nothing but beside.
+TEST(DescribedMemory, ProductsMayKeepTheWholeOperandThatWasGathered) {
+  const spec::ModelSpec model = small::gpt(8, 128, 8);
+  plan::Plan plan = small::plan(model, small::training(16, 32), 4);
+  plan.training.precision = spec::Precision::kBf16;
+  spec::ClusterSpec cluster = quietCluster();
+  cluster.device.matmul.push_back({MathFormat::kF8, FlopsPerSecond(20e12)});
+  StackDescription stack;
+  const auto kept = [&] { return keptByLayer(model, plan, stack).count(); };
+  const auto working = [&] {
+    const DescribedBlocks blocks = describeBlocks(model, plan, cluster, stack);
+    return workingMemory(StageSetting(blocks, model, plan, cluster, stack), 0).count();
+  };
+  const auto more = [&](const auto& bytes) {
+    stack.keepsGatheredInputs = false;
+    const double before = bytes();
+    stack.keepsGatheredInputs = true;
+    return bytes() - before;
+  };
+  EXPECT_EQ(more(kept), 0);
+  plan.sequenceParallel = true;
+  EXPECT_EQ(more(kept), 2 * (8192 - 2048));
+  plan.training.precision = spec::Precision::kFp8;
+  EXPECT_EQ(more(kept), 2 * (4096 - 2048));
+  stack.gathersF8Activations = false;
+  EXPECT_EQ(more(kept), 2 * (8192 - 2048));
+  plan.recompute = plan::Recompute::kFull;
+  EXPECT_EQ(more(kept), 0);
+  EXPECT_EQ(more(working), 2 * (8192 - 2048));
+  plan.recompute = plan::Recompute::kSelective;
+  stack.selective = spec::SelectiveRecompute::kPerOperator;
+  EXPECT_EQ(more(kept), 0);
+}
+
+// 12 h^2 weights of a GPT's layer, two bytes each, of every layer that is not recomputed in full.
+TEST(DescribedMemory, ProductsMayKeepGatheredWeights) {
+  const spec::ModelSpec model = small::gpt(8, 128, 8);
+  plan::Plan plan = small::plan(model, small::training(16, 32), 1, 1, 4);
+  plan.dpReplicate = 1;
+  plan.dpShard = 4;
+  plan.training.precision = spec::Precision::kBf16;
+  StackDescription stack;
+  const DescribedBlocks blocks = describeBlocks(model, plan, quietCluster(), stack);
+  const auto more = [&] {
+    const auto bytes = [&](bool keeps) {
+      stack.keepsGatheredWeights = keeps;
+      return describedMemory({blocks, model, plan, quietCluster(), stack}).total();
+    };
+    return (bytes(true) - bytes(false)).count() / (2 * 12 * 128 * 128);
+  };
+  plan.stateSharding = plan::StateSharding::kGradients;
+  EXPECT_EQ(more(), 0);
+  plan.stateSharding = plan::StateSharding::kParameters;
+  EXPECT_EQ(more(), 8);
+  plan.recompute = plan::Recompute::kSelective;
+  EXPECT_EQ(more(), 8);
+  plan.recompute = plan::Recompute::kFull;
+  EXPECT_EQ(more(), 0);
+  plan.recomputeLayers = 3;
+  EXPECT_EQ(more(), 5);
+}
+
 // A byte for each of s x s pairs of a microbatch's sequences: at once, or with full recomputation,
 // whose checkpoints keep their arguments, of as many microbatches as are in flight. 1F1B of 4
 // stages has 4 on the first one and 1 on the last one; no other stage needs tokens.

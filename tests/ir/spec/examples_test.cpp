@@ -228,9 +228,11 @@ TEST(Examples, StacksAreSane) {
     EXPECT_GE(d.elementwiseFactor, 1) << path;
     EXPECT_NEAR(d.matmulFactor, 0.75, 0.36) << path;
     EXPECT_LE(d.hostLaunch, Seconds(1e-4)) << path;
-    // An optimizer with masters in f32 takes gradients in f32; XLA makes none (Alpa).
+    // An optimizer with masters in f32 takes gradients in f32; XLA makes none (Alpa). One that
+    // works on all tensors at once holds as much again.
     const bool makesF32 = d.gradientBytes < 4 && stack->name != "alpa";
-    EXPECT_EQ(d.stepGradientBytes, makesF32 ? 4 : 0) << path;
+    const bool isForeach = stack->name == "accelerate";
+    EXPECT_EQ(d.stepGradientBytes, makesF32 || isForeach ? 4 : 0) << path;
     EXPECT_LE(d.slowdownPerDoubling, 0.01) << path;
     const bool isCompared = stack->name != "deepspeed" && stack->name != "accelerate";
     EXPECT_EQ(std::min(d.fasterRuns, d.slowerRuns) > 0, isCompared) << path;

@@ -168,6 +168,8 @@ TEST(ParseStack, EveryOptionalKeyIsRead) {
                                  "loader_masks: true\n"
                                  "eager_layers: true\n"
                                  "eager_norms: true\n"
+                                 "keeps_gathered_inputs: true\n"
+                                 "keeps_gathered_weights: true\n"
                                  "eager_logit_bytes: {value: 12, source: counted}\n"
                                  "host_backward: {value: 1.1, source: a}\n"
                                  "host_exponent: {value: 2, source: a}\n"
@@ -193,6 +195,8 @@ TEST(ParseStack, EveryOptionalKeyIsRead) {
   EXPECT_EQ(d.blockAttentionEfficiency, 0.85);
   EXPECT_EQ(d.parameterTraffic, 3);
   EXPECT_EQ(d.logitBytes, 6);
+  EXPECT_TRUE(d.keepsGatheredInputs);
+  EXPECT_TRUE(d.keepsGatheredWeights);
   EXPECT_EQ(d.workingLayers, 2.5);
   EXPECT_TRUE(d.keepsNarrow && d.pipelineKeepsWhole && d.postValidation);
   EXPECT_EQ(d.replicaReduction, ReplicaReduction::kOfShardsPerMicrobatch);

@@ -76,6 +76,16 @@ TEST(StackOnDevice, GradientsInBf16MayTakeMore) {
   EXPECT_EQ(descriptionOn(used, Precision::kBf16, gpu(9.0)), used);
 }
 
+// In fp32 gradients are what the step takes; what it holds of all tensors at once stays.
+TEST(StackOnDevice, StepsInFp32MakeNoGradientsOfOthers) {
+  StackDescription stack = described().description;
+  stack.stepGradientBytes = 4;
+  stack.gradientBytes = 2;
+  EXPECT_EQ(descriptionOn(stack, Precision::kFp32, gpu(9.0)).stepGradientBytes, 0);
+  stack.gradientBytes = 4;
+  EXPECT_EQ(descriptionOn(stack, Precision::kFp32, gpu(9.0)).stepGradientBytes, 4);
+}
+
 TEST(StackOnDevice, OlderGpusHaveNoFusedAttention) {
   const StackProfile used = stackOn(described(), Precision::kFp16, gpu(7.5));
   EXPECT_EQ(used.description.attention, AttentionKind::kUnfused);

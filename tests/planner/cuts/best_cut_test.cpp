@@ -291,6 +291,7 @@ TEST(CutSearch, FindsWhatEnumerationOfAllCutsFinds) {
     plan::Plan plan = randomPlan(query, random);
     // Now and then the optimizer's step takes more than the passes.
     if (trial % 3 == 0) query.stack.description.stepGradientBytes = 5 * trial;
+    query.stack.description.keepsGatheredWeights = trial % 5 < 2;
     const CostFunctions costs = modelCosts(query);
     const BlockCosts blocks = **costs.blocks(plan);
     const BestCut roomy = byEnumeration(query, plan, costs);

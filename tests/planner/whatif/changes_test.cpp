@@ -45,6 +45,8 @@ std::string otherValue(const std::string& key) {
       {"loader_masks", "true"},
       {"eager_layers", "true"},
       {"eager_norms", "true"},
+      {"keeps_gathered_inputs", "true"},
+      {"keeps_gathered_weights", "true"},
       {"post_validation", "true"},
       {"replica_reduction", "per_microbatch"},
       {"vocab_multiple", "16"},
