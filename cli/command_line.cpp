@@ -110,15 +110,33 @@ std::string takenByList(const CLI::App& command) {
   return "";
 }
 
+// Megatron-LM's names of what we have as well.
+constexpr std::pair<std::string_view, std::string_view> kFlagsOfMegatron[] = {
+    {"--micro-batch-size", "--microbatch"},
+    {"--global-batch-size", "--batch"},
+    {"--seq-length", "--seq"},
+    {"--tensor-model-parallel-size", "--tp"},
+    {"--pipeline-model-parallel-size", "--pp"},
+    {"--context-parallel-size", "--cp"},
+    {"--num-virtual-stages-per-pipeline-rank", "--virtual-stages"},
+    {"--recompute-granularity", "--recompute"},
+    {"--recompute-num-layers", "--recompute-layers"},
+    {"--make-vocab-size-divisible-by", "--vocab-multiple"}};
+
+std::string unknownFlag(const std::string& flag, const std::vector<std::string>& known) {
+  for (const auto& [theirs, ours] : kFlagsOfMegatron)
+    if (flag == theirs && std::find(known.begin(), known.end(), ours) != known.end())
+      return fmt::format("unknown flag '{}', Megatron-LM's; here it is '{}'", flag, ours);
+  return fmt::format("unknown flag '{}'{}", flag, spec::suggestion(flag, known));
+}
+
 // What is wrong, in our words. An unknown flag comes first: it explains whatever else is missing.
 std::string explain(const CLI::App& app, const CLI::ParseError& error) {
   const CLI::App& command = chosen(app);
   const std::vector<std::string> unknown = app.remaining(true);
   for (const std::string& text : unknown)
-    if (text.size() > 1 && text[0] == '-') {
-      const std::string flag = text.substr(0, text.find('='));
-      return fmt::format("unknown flag '{}'{}", flag, spec::suggestion(flag, flagsOf(command)));
-    }
+    if (text.size() > 1 && text[0] == '-')
+      return unknownFlag(text.substr(0, text.find('=')), flagsOf(command));
   if (!unknown.empty() && &command == &app) {
     std::vector<std::string> names;
     for (const CLI::App* subcommand : app.get_subcommands({}))

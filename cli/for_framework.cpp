@@ -5,29 +5,11 @@
 #include <utility>
 
 #include "codegen/export/export.h"
-#include "ir/plan/choices.h"
 #include "ir/spec/load.h"
 #include "planner/question.h"
 #include "planner/search/pins.h"
 
 namespace trireme::cli {
-namespace {
-
-// Whether the stack has what the framework shares among several devices.
-Status checkShares(codegen::Framework framework, const spec::StackProfile& stack) {
-  plan::Plan needed;
-  needed.stateSharding = *infoOf(framework).sharding;
-  for (const plan::ChoiceUse& use : plan::choicesUsed(needed))
-    if (!stack.supports(use.choice))
-      return invalidArgument(fmt::format(
-          "{} needs {} on several devices, which stack '{}' has not; nearest: stack {} (leave out "
-          "--stack)",
-          infoOf(framework).title, use.value, stack.name, infoOf(framework).stack));
-  return {};
-}
-
-}  // namespace
-
 Result<spec::StackProfile> loadStackFor(const std::string& path,
                                         std::optional<codegen::Framework> framework) {
   if (!framework) return planner::loadStackOrDefault(path);
@@ -58,20 +40,6 @@ Status checkAsked(const planner::Query& query, codegen::Framework framework) {
   if (!infoOf(framework).padsVocabulary && query.vocabMultiple != 1)
     misfits.push_back({fmt::format("--vocab-multiple {}", query.vocabMultiple), "1"});
   return statusOf(misfits, framework);
-}
-
-Status pinNeeds(codegen::Framework framework, planner::Query& query) {
-  planner::pinSharding(infoOf(framework).sharding, query);
-  return query.needsSharding ? checkShares(framework, query.stack) : Status();
-}
-
-Status pinNeeds(codegen::Framework framework, planner::Sweep& sweep) {
-  sweep.sharding = infoOf(framework).sharding;
-  for (const planner::SweepPoint& point : pointsOf(sweep))
-    if (const Result<planner::Query> query = queryAt(sweep, point);
-        query.has_value() && query->needsSharding)
-      return checkShares(framework, query->stack);
-  return {};
 }
 
 }  // namespace trireme::cli

@@ -6,7 +6,6 @@
 
 #include "codegen/export/framework.h"
 #include "planner/search/pins.h"
-#include "planner/whatif/sweep.h"
 
 namespace trireme::cli {
 
@@ -23,11 +22,5 @@ std::optional<std::string> noteOfStack(const std::string& stack, codegen::Framew
 // kInvalidArgument: the framework cannot express the query's model, training settings or pins; all
 // of it is named.
 Status checkAsked(const planner::Query& query, codegen::Framework framework);
-
-// Plans of several devices share what the framework needs shared, unless the pins say otherwise.
-// kInvalidArgument: the query's stack cannot.
-Status pinNeeds(codegen::Framework framework, planner::Query& query);
-// The same at every point of a sweep, which may have one device or several.
-Status pinNeeds(codegen::Framework framework, planner::Sweep& sweep);
 
 }  // namespace trireme::cli

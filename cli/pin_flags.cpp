@@ -31,7 +31,7 @@ std::vector<CLI::Option*> addPins(CLI::App& app, planner::Pins* pins) {
   addCount(app, "--virtual-stages", &pins->virtualStages, "Chunks of layers per pipeline rank")
       ->group(degrees);
   addCounts(app, "--layers", &pins->layers,
-            "Layers of every stage or chunk in turn; of other stacks ends may be 0", 0)
+            "Layers of stages or, with --pp, chunks; of other stacks ends may be 0", 0)
       ->group(degrees);
   const std::string limits = "Limits (default: none)";
   for (const planner::Degree& degree : planner::kDegrees)

@@ -29,7 +29,6 @@ Status restrict(codegen::Framework framework, const plan::Plan& plan, planner::Q
   TRIREME_ASSIGN_OR_RETURN(
       query.stack,
       codegen::restrictedTo(query.stack, framework, planner::onHostsOf(query.cluster, plan)));
-  planner::pinSharding(infoOf(framework).sharding, query);
   return {};
 }
 

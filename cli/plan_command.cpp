@@ -70,11 +70,9 @@ Result<planner::Query> makeQuery(const PlanOptions& options) {
   query.pins = options.pins;
   if (options.framework) TRIREME_RETURN_IF_ERROR(checkAsked(query, *options.framework));
   TRIREME_RETURN_IF_ERROR(growCluster(options.pins.gpus, options.question.cluster, query.cluster));
-  if (options.framework) {
-    TRIREME_RETURN_IF_ERROR(pinNeeds(*options.framework, query));
+  if (options.framework)
     if (const auto note = noteOfStack(query.stack.name, *options.framework))
       tell("note: {}\n", *note);
-  }
   query.topK =
       static_cast<int32_t>(std::min<int64_t>(options.topK, std::numeric_limits<int32_t>::max()));
   return query;

@@ -121,10 +121,8 @@ Result<Answers> makeAnswers(const WhatifOptions& options) {
                                options.scenarios};
   TRIREME_ASSIGN_OR_RETURN(asked.stack, loadStackFor(options.question.stack, options.framework));
   TRIREME_ASSIGN_OR_RETURN(Answers answers, planner::makeAnswers(asked));
-  if (options.framework) {
+  if (options.framework)
     TRIREME_RETURN_IF_ERROR(checkAsked(answers.sweep.base, *options.framework));
-    TRIREME_RETURN_IF_ERROR(pinNeeds(*options.framework, answers.sweep));
-  }
   TRIREME_ASSIGN_OR_RETURN(std::vector<std::string> notes,
                            planner::notesOf(options.question, answers.sweep.base.training));
   for (std::string& note : sizeNotesOf(answers.sweep)) notes.push_back(std::move(note));

@@ -28,6 +28,7 @@ struct Setting {
   int64_t tokens = 0;         // of a microbatch on one rank
   int64_t normTokens = 0;     // of them in norms and residual sums
   bool dropout = false;
+  double tensorExposed = 1;  // of tensor parallel collectives beside products
 
   int64_t shared(int64_t width) const { return width / plan.tp; }
 };
@@ -47,6 +48,7 @@ Setting settingOf(const spec::ModelSpec& model, const plan::Plan& plan,
   s.tokens = plan.microbatchSize * plan.training.sequenceLength / plan.cp;
   s.normTokens = plan.sequenceParallel ? s.tokens / plan.tp : s.tokens;
   s.dropout = plan.training.residualDropout > 0;
+  if (hidesTensors(plan, cluster)) s.tensorExposed = stack.tensorParallelExposed;
   return s;
 }
 
@@ -85,7 +87,7 @@ class Pass {
     if (narrow) share *= s_.stack.f8MatmulFactor;
     lastProduct_ = productTime(shape, device.peak(format)->rate, device, share);
     cost_.products += lastProduct_;
-    cost_.tensorParallel += exposedTime(gathering_, lastProduct_, s_.stack.tensorParallelExposed);
+    cost_.tensorParallel += exposedTime(gathering_, lastProduct_, s_.tensorExposed);
     gathering_ = Seconds(0);
     launch(1);
   }
@@ -110,7 +112,7 @@ class Pass {
   void reduce(CollectiveKind kind, double bytes) {
     if (s_.plan.tp == 1) return;
     cost_.tensorParallel += exposedTime(collectiveTime(kind, Bytes(bytes), s_.tensor), lastProduct_,
-                                        s_.stack.tensorParallelExposed);
+                                        s_.tensorExposed);
     launch(1);
   }
   // Keys and values that go round, beside the attention before.
@@ -462,6 +464,16 @@ GroupShape embeddingGroup(const plan::Plan& plan) {
   return {{2, plan::stageStride(plan) * (plan.pp - 1)}};
 }
 
+bool hidesTensors(const plan::Plan& plan, const spec::ClusterSpec& cluster) {
+  if (plan.tp == 1 || !plan.sequenceParallel) return false;
+  const Levels levels = levelsOf(tensorGroup(plan), ranksOf(plan, cluster), cluster);
+  using spec::TierTopology;
+  const auto isIsland = [](TierTopology topology) {
+    return topology == TierTopology::kSwitch || topology == TierTopology::kMesh;
+  };
+  return levels.size() == 1 && isIsland(levels.front().tier->topology);
+}
+
 // Those of layerForward and layerBackward, of which as much is felt as cannot be hidden.
 Seconds leastTensorParallel(const spec::ModelSpec& model, const plan::Plan& plan,
                             const spec::ClusterSpec& cluster, const spec::StackDescription& stack) {
@@ -470,7 +482,7 @@ Seconds leastTensorParallel(const spec::ModelSpec& model, const plan::Plan& plan
   const double whole = asDouble(s.tokens) * asDouble(model.hiddenSize) * s.element;
   const double gathered = gatheredOf(s, whole);
   const auto time = [&](CollectiveKind kind, double bytes) {
-    return leastTensorTime(kind, Bytes(bytes), plan.tp, cluster) * stack.tensorParallelExposed;
+    return leastTensorTime(kind, Bytes(bytes), plan.tp, cluster) * s.tensorExposed;
   };
   if (!plan.sequenceParallel) return time(CollectiveKind::kAllReduce, whole) * 4;
   return time(CollectiveKind::kAllGather, gathered) * 6 +

@@ -47,6 +47,12 @@ GroupShape shardGroup(const plan::Plan& plan);      // of them, those that share
 GroupShape replicaGroup(const plan::Plan& plan);    // of them, those that hold the same part
 GroupShape embeddingGroup(const plan::Plan& plan);  // first and last stage
 
+// Whether software may run collectives of tensor parallelism beside products, as far as its
+// description says: what does (Transformer Engine's userbuffers, PyTorch's symmetric memory) splits
+// all-gathers and reduce-scatters of sequence parallelism, by kernels that write to the memory of
+// other ranks of an island of NVLink (NVIDIA/TransformerEngine issue 1071, seen 2026-11-29).
+bool hidesTensors(const plan::Plan& plan, const spec::ClusterSpec& cluster);
+
 // Kernels of a layer, T = microbatch x sequence / cp tokens, h hidden, all widths divided by tp:
 //   products    query/key/value, output, up (with gate), down: forward; gradients of input and of
 //               weights: backward

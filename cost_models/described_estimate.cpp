@@ -60,20 +60,32 @@ bool shareLinks(const StageSetting& s) {
   return !s.shards.empty() && !s.replicas.empty() && s.shards.back().tier == s.replicas.back().tier;
 }
 
+// What recomputation hides may be as long as it is: rounded, neither may be the faster for that.
+constexpr double kHidden = 1 - 1e-12;
+
+// Of a layer, which a layer's communication hides behind.
+Seconds backwardTime(const StageSetting& s, bool isRecomputed) {
+  PassCost back = s.blocks.layer.backward;
+  if (isRecomputed) back += s.blocks.layer.recomputed;
+  return passTime(back, s.stack);
+}
+
 // Of a kind of communication that gradients need in every backward, beside that of the next layer,
 // with `before` it on the same links. The embedding's and the last layer's have no neighbour.
 template <typename TimeOf>
 ShardedTraffic besideBackward(const StageSetting& s, const TimeOf& timeOf,
                               Seconds before = Seconds(0)) {
   const BlockCost& layer = s.blocks.layer;
-  PassCost back = layer.backward;
-  back += layer.recomputed;
-  const Seconds reduced = timeOf(layer.parameters), work = passTime(back, s.stack);
+  const Seconds reduced = timeOf(layer.parameters);
   const bool isTied = s.model.tiedEmbeddings && s.plan.pp == 1;
-  const auto felt = [&](Seconds time) { return exposedTime(time, work, s.stack.gradientExposed); };
-  return {Seconds(0), felt(before + reduced) - felt(before),
-          timeOf(s.blocks.embedding.parameters) + reduced,
-          isTied ? Seconds(0) : timeOf(s.blocks.head.parameters)};
+  const auto felt = [&](bool isRecomputed) {
+    const Seconds work = backwardTime(s, isRecomputed);
+    const double share = s.stack.gradientExposed;
+    return exposedTime(before + reduced, work, share) - exposedTime(before, work, share);
+  };
+  return {Seconds(0), felt(false), timeOf(s.blocks.embedding.parameters) + reduced,
+          isTied ? Seconds(0) : timeOf(s.blocks.head.parameters),
+          (felt(false) - felt(true)) * kHidden};
 }
 
 // Gradients that are sharded leave the rank in every backward: Megatron-FSDP
@@ -110,23 +122,24 @@ ShardedTraffic parameterTraffic(const StageSetting& s) {
   const Seconds gathered = gather(layer.parameters), reduced = reduce(layer.parameters);
   const Seconds again =
       s.plan.stateSharding == plan::StateSharding::kParameters ? gathered : Seconds(0);
-  PassCost back = layer.backward;
-  back += layer.recomputed;
+  const auto felt = [&](bool isRecomputed) {
+    return exposedTime(again + reduced, backwardTime(s, isRecomputed), s.stack.gatherExposed);
+  };
   const auto alone = [&](const BlockCost& block) {
     return gather(block.parameters) + reduce(block.parameters);
   };
   // The first layer's parameters and the last one's gradients have no neighbour either.
   return {
       exposedTime(gathered, passTime(layer.forward, s.stack), s.stack.gatherExposed),
-      exposedTime(again + reduced, passTime(back, s.stack), s.stack.gatherExposed) +
-          copyTime(s, layer.parameters),
+      felt(false) + copyTime(s, layer.parameters),
       alone(s.blocks.embedding) + gathered + reduced + copyTime(s, s.blocks.embedding.parameters),
-      s.model.tiedEmbeddings && s.plan.pp == 1 ? Seconds(0) : alone(s.blocks.head)};
+      s.model.tiedEmbeddings && s.plan.pp == 1 ? Seconds(0) : alone(s.blocks.head),
+      (felt(false) - felt(true)) * kHidden};
 }
 
 ShardedTraffic operator+(const ShardedTraffic& a, const ShardedTraffic& b) {
   return {a.layerForward + b.layerForward, a.layerBackward + b.layerBackward,
-          a.embedding + b.embedding, a.head + b.head};
+          a.embedding + b.embedding, a.head + b.head, a.recomputedLess + b.recomputedLess};
 }
 
 ShardedTraffic shardedTraffic(const StageSetting& s) {
@@ -181,8 +194,10 @@ ChunkCost chunkCost(const StageSetting& s, double layers, bool first, bool last)
   ChunkCost chunk;
   chunk.forward = s.blocks.layer.forward * layers;
   chunk.backward = s.blocks.layer.backward * layers;
-  chunk.recomputed = s.blocks.layer.recomputed * recomputedLayers(s.plan, layers);
-  chunk.parameterTraffic = (s.traffic.layerForward + s.traffic.layerBackward) * layers;
+  const double recomputed = recomputedLayers(s.plan, layers);
+  chunk.recomputed = s.blocks.layer.recomputed * recomputed;
+  chunk.parameterTraffic = (s.traffic.layerForward + s.traffic.layerBackward) * layers -
+                           s.traffic.recomputedLess * recomputed;
   if (first) {
     chunk.forward += s.blocks.embedding.forward;
     chunk.backward += s.blocks.embedding.backward;

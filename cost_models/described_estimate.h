@@ -81,6 +81,7 @@ struct StageEstimate {
 // it.
 struct ShardedTraffic {
   Seconds layerForward, layerBackward, embedding, head;
+  Seconds recomputedLess;  // of layerBackward, where the layer is recomputed before
 };
 
 // What the stages of a plan share, whatever layers they have. Made of references, which must

@@ -177,10 +177,10 @@ bool recomputesActivations(const plan::Plan& plan, const spec::StackDescription&
 // Whole tensors of the residual stream that a layer's products read or make, on ranks that keep
 // parts of them: one gathered and one to be reduced, or a buffer for every collective.
 double gatheredBytes(const spec::ModelSpec& model, const plan::Plan& plan,
-                     const spec::StackDescription& stack) {
+                     const spec::ClusterSpec& cluster, const spec::StackDescription& stack) {
   if (!plan.sequenceParallel) return 0;
   const double whole = borderBytes(model, plan) * asDouble(plan.tp);
-  if (!stack.keepsLayerBuffers) return 2 * whole;
+  if (!stack.keepsLayerBuffers || !hidesTensors(plan, cluster)) return 2 * whole;
   return (6 / (gathersInF8(plan, stack) ? elementBytes(plan) : 1) + 4) * whole;
 }
 
@@ -201,12 +201,15 @@ double maskBytes(const plan::Plan& plan, const spec::StackDescription& stack, si
 }
 
 // Beside what microbatches in flight keep.
-double workingBytes(const DescribedBlocks& blocks, const spec::ModelSpec& model,
-                    const plan::Plan& plan, const spec::StackDescription& stack, size_t stage) {
+double workingBytes(const StageSetting& setting, size_t stage) {
+  const DescribedBlocks& blocks = setting.blocks;
+  const spec::ModelSpec& model = setting.model;
+  const plan::Plan& plan = setting.plan;
+  const spec::StackDescription& stack = setting.stack;
   double beside = stack.workingLayers;
   if (recomputesActivations(plan, stack)) beside = std::max(beside, 1.0);
   double bytes = beside * layerBytes(model, plan, stack, true);
-  bytes += gatheredBytes(model, plan, stack);
+  bytes += gatheredBytes(model, plan, setting.cluster, stack);
   if (stack.loaderMasks) bytes += maskBytes(plan, stack, stage);
   if (stage + 1 == plan.layers.size())
     bytes += tokensOf(plan) * asDouble(plan::paddedVocab(plan, model)) / asDouble(plan.tp) *
@@ -262,7 +265,7 @@ double f8CopyBytes(const plan::Plan& plan, const spec::StackDescription& stack) 
 }
 
 Bytes workingMemory(const StageSetting& s, size_t stage) {
-  return Bytes(workingBytes(s.blocks, s.model, s.plan, s.stack, stage));
+  return Bytes(workingBytes(s, stage));
 }
 
 Bytes stepGradients(const StageSetting& s, double parameters) {

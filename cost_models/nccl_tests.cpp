@@ -351,8 +351,10 @@ static Status checkHosts(const spec::ClusterSpec& cluster, const NcclSweep& swee
 
 Status checkBandwidth(const spec::ClusterSpec& cluster, size_t tier, const NcclSweep& sweep) {
   constexpr double kMost = 4, kLeast = 1e-3;
-  const double inside = tier > 0 ? static_cast<double>(cluster.tiers[tier - 1].devices) : 1;
-  const BytesPerSecond links = cluster.tiers[tier].bandwidth * inside;
+  // Fewer ranks than a host has devices have no more than their ports, and some beside.
+  const int64_t perBlock = perBlockOf(cluster, tier, sweep);
+  const int64_t inside = tier == 0 ? 1 : perBlock > 0 ? perBlock : cluster.tiers[tier - 1].devices;
+  const BytesPerSecond links = cluster.tiers[tier].bandwidth * static_cast<double>(inside);
   const auto rate = [](BytesPerSecond r) { return fmt::format("{:.1f} GB/s", r.count() / 1e9); };
   for (const spec::CollectivePoint& point : sweep.points)
     if (point.busBandwidth > links * kMost)

@@ -67,7 +67,6 @@ struct Query {
   spec::ClusterSpec cluster;
   spec::StackProfile stack;
   Pins pins;
-  bool needsSharding = false;  // pins.stateSharding is the program's need: nobody can give it up
   // Of every plan: the vocabulary is padded to a multiple of this times tp.
   int64_t vocabMultiple = 128;
   bool usualVocabMultiple = false;  // nobody asked for it: it is the stack's

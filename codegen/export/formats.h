@@ -21,8 +21,15 @@ struct Nodes {
 };
 Nodes nodesOf(const plan::Plan& plan);
 
-// Whether Megatron-Core is told to run collectives of tensor parallelism beside products; and what
-// a plan that is priced so lacks.
+// Whether weights in MX formats are gathered in the buffer of the gradients.
+bool gathersInGradients(const plan::Plan& plan, const ExportOptions& options);
+// What a plan that shares gradients or parameters is priced without.
+void noteFsdp(const plan::Plan& plan, Exported& exported);
+// Whether NVLink may join the ranks of tensor parallelism, as far as the plan says: those of a host,
+// or of a rack of hosts with few devices.
+bool mayShareIsland(const plan::Plan& plan);
+// Whether Megatron-Core is told to run collectives of tensor parallelism beside products; and where
+// it can.
 bool overlapsTensorParallel(const plan::Plan& plan, const ExportOptions& options);
 void noteTensorParallel(const plan::Plan& plan, const ExportOptions& options, Exported& exported);
 // What Megatron-Core computes in another way than the plan says.

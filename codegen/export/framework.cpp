@@ -87,8 +87,7 @@ constexpr FrameworkInfo kInfos[] = {
      kMegatronPrecisions,
      kMegatronRecipes,
      kMegatronRules,
-     true,
-     {}},
+     true},
     {"nemo",
      "Megatron-Bridge",
      "nemo",
@@ -96,10 +95,9 @@ constexpr FrameworkInfo kInfos[] = {
      kNemoPrecisions,
      kMegatronRecipes,
      kMegatronRules,
-     true,
-     {}},
+     true},
     {"torchtitan", "torchtitan", "torchtitan", kTorchtitanChoices, kTorchtitanPrecisions,
-     kTorchtitanRecipes, kTorchtitanRules, false, StateSharding::kParameters},
+     kTorchtitanRecipes, kTorchtitanRules, false},
     {"deepspeed",
      "DeepSpeed's JSON",
      "deepspeed",
@@ -107,8 +105,7 @@ constexpr FrameworkInfo kInfos[] = {
      kPlainPrecisions,
      {},
      kDeepspeedRules,
-     false,
-     {}},
+     false},
     {"accelerate",
      "Hugging Face Accelerate",
      "accelerate",
@@ -116,8 +113,7 @@ constexpr FrameworkInfo kInfos[] = {
      kPlainPrecisions,
      {},
      kAccelerateRules,
-     false,
-     {}}};
+     false}};
 
 template <typename T>
 bool has(std::span<const T> items, T item) {

@@ -25,8 +25,6 @@ struct FrameworkInfo {
   std::span<const spec::Fp8Recipe> recipes;  // its own choice first
   std::span<const spec::StackRule> rules;
   bool padsVocabulary;
-  // What it has to share among several devices: it refuses most plans that do not. Absent: nothing.
-  std::optional<plan::StateSharding> sharding;
 };
 
 const FrameworkInfo& infoOf(Framework framework);

@@ -73,9 +73,7 @@ void addFp8(Arguments& args, const Plan& plan, const ExportOptions& options) {
   if (recipe == spec::Fp8Recipe::kMx) args.add("--fp8-recipe", std::string("mxfp8"));
   if (!gathersF8(plan, options)) return;
   args.addIf(true, "--fp8-param-gather");
-  // Megatron-FSDP has no such buffer.
-  const bool hasBuffer = plan.stateSharding == plan::StateSharding::kOptimizer;
-  args.addIf(hasBuffer && recipe == spec::Fp8Recipe::kMx, "--reuse-grad-buf-for-mxfp8-param-ag");
+  args.addIf(gathersInGradients(plan, options), "--reuse-grad-buf-for-mxfp8-param-ag");
 }
 
 // Left to itself Megatron adds up bf16's gradients in fp32, and fp16's in fp16.
@@ -162,6 +160,7 @@ void addState(Arguments& args, const Plan& plan) {
   const bool isFsdp = plan.stateSharding >= StateSharding::kGradients;
   args.addIf(shards, "--use-distributed-optimizer");
   args.addIf(isFsdp, "--use-megatron-fsdp");
+  args.addIf(isFsdp, "--no-gradient-accumulation-fusion");
   if (isFsdp) {
     args.add("--data-parallel-sharding-strategy", plan.stateSharding == StateSharding::kGradients
                                                       ? "optim_grads"
@@ -206,16 +205,36 @@ void noteRopeScaling(const RopeScaling& scaling, Exported& exported) {
 
 }  // namespace
 
-// Megatron has it under sequence parallelism only.
+// Megatron-FSDP has no such buffer.
+bool gathersInGradients(const Plan& plan, const ExportOptions& options) {
+  return gathersF8(plan, options) && options.settings.fp8 == spec::Fp8Recipe::kMx &&
+         plan.stateSharding == StateSharding::kOptimizer;
+}
+
+bool mayShareIsland(const Plan& plan) {
+  const bool mayBeRack = plan.devicesPerHost > 0 && plan.devicesPerHost < plan::kUsualHost;
+  return mayBeRack || plan.tp <= std::max(plan.devicesPerHost, plan::kUsualHost);
+}
+
+// As the plan is priced (cost::hidesTensors).
 bool overlapsTensorParallel(const Plan& plan, const ExportOptions& options) {
-  return options.overlapsTensorParallel && plan.tp > 1 && plan.sequenceParallel;
+  return options.overlapsTensorParallel && plan.tp > 1 && plan.sequenceParallel &&
+         mayShareIsland(plan);
+}
+
+void noteFsdp(const Plan& plan, Exported& exported) {
+  if (plan.stateSharding < StateSharding::kGradients) return;
+  exported.notes.push_back(
+      "Megatron-FSDP adds up gradients of weights in a pass of their own, which the plan is priced "
+      "without: steps take a little longer");
 }
 
 void noteTensorParallel(const Plan& plan, const ExportOptions& options, Exported& exported) {
-  if (!options.overlapsTensorParallel || plan.tp == 1 || plan.sequenceParallel) return;
-  exported.notes.push_back(
-      "the plan is priced with tensor parallel collectives beside products, which Megatron has "
-      "under sequence parallelism only: steps take longer");
+  if (overlapsTensorParallel(plan, options) && plan.devicesPerHost > 0 &&
+      plan.tp > plan.devicesPerHost)
+    exported.notes.push_back(
+        "collectives of tensor parallelism run beside products, between hosts as well: Transformer "
+        "Engine can where NVLink joins them, as in an NVL72");
 }
 
 std::vector<Argument> megatronArguments(const Plan& plan, const ModelSpec& model,
@@ -253,6 +272,7 @@ Exported toMegatron(const Plan& plan, const ModelSpec& model, const ExportOption
   exported.notes.push_back(
       "data, tokenizer and checkpoints are yours: --data-path, --tokenizer-type, --save, --load");
   noteTensorParallel(plan, options, exported);
+  noteFsdp(plan, exported);
   noteReductions(plan, options, exported);
   noteRopeScaling(model.ropeScaling, exported);
   if (!numSteps(plan, options))

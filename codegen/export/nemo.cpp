@@ -74,6 +74,8 @@ constexpr Translation kTranslations[] = {
     {"--use-distributed-optimizer", "optimizer.use_distributed_optimizer"},
     {"--use-megatron-fsdp", "ddp.use_megatron_fsdp"},
     {"--use-megatron-fsdp", "dist.use_megatron_fsdp"},
+    {"--use-megatron-fsdp", "ddp.average_in_collective", "false"},  // which Bridge has on
+    {"--no-gradient-accumulation-fusion", "model.gradient_accumulation_fusion", "false"},
     {"--data-parallel-sharding-strategy", "ddp.data_parallel_sharding_strategy"},
     {"--ckpt-format", "checkpoint.ckpt_format"},
     {"--num-distributed-optimizer-instances", "ddp.num_distributed_optimizer_instances"},
@@ -123,7 +125,7 @@ std::string fp8Fields(const plan::Plan& plan, const ExportOptions& options) {
   if (isMx) fields = ",fp8:e4m3,fp8_recipe:mxfp8";
   if (!gathersF8(plan, options)) return fields;
   return fields + ",fp8_param_gather:true" +
-         (isMx ? ",reuse_grad_buf_for_mxfp8_param_ag:true" : "");
+         (gathersInGradients(plan, options) ? ",reuse_grad_buf_for_mxfp8_param_ag:true" : "");
 }
 
 // A recipe's name where it does what the plan is priced with. Its gradients overrule those of ddp
@@ -223,6 +225,7 @@ Exported toNemo(const plan::Plan& plan, const spec::ModelSpec& model,
       "data, tokenizer and checkpoints are yours: dataset.data_path, tokenizer.*, checkpoint.*");
   notePrecision(plan, options, exported);
   noteTensorParallel(plan, options, exported);
+  noteFsdp(plan, exported);
   if (!numSteps(plan, options))
     exported.notes.push_back("the plan has no number of steps: give --steps or train.train_iters");
   noteCore(plan, model, exported);

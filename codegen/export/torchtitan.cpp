@@ -104,7 +104,8 @@ std::string parallelismSection(const Plan& plan, const spec::StackSettings& sett
   if (plan.stateSharding != StateSharding::kNone)
     text += fmt::format("fsdp_reshard_after_forward = \"{}\"\n", reshardText(plan));
   text += fmt::format("tensor_parallel_degree = {}\n", plan.tp);
-  if (settings.asyncTensorParallel) text += "enable_async_tensor_parallel = true\n";
+  if (settings.asyncTensorParallel && mayShareIsland(plan))
+    text += "enable_async_tensor_parallel = true\n";
   text += fmt::format("pipeline_parallel_degree = {}\n", plan.pp);
   if (plan.pp > 1)
     text += fmt::format(

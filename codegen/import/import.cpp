@@ -122,7 +122,10 @@ std::string setWidths(const Imported& imported, const std::string& file,
   bytes.gradientBytes = widths.gradient.value_or(bytes.gradientBytes);
   if (widths.gradient) {
     bytes.bf16GradientBytes = 0;
-    bytes.stepGradientBytes = *widths.gradient < 4 ? 4 : 0;
+    if (*widths.gradient < 4)
+      bytes.stepGradientBytes = 4;
+    else if (before.gradientBytes < 4)  // or it is of an optimizer that works on all tensors at once
+      bytes.stepGradientBytes = 0;
   }
   // A profile of software that gathers fp8 has the width that it was compared with.
   const bool isCompared = widths.gatheredParameter && bytes.gathersF8;

@@ -86,7 +86,9 @@ void checkRotary(Flags& flags, const ModelSpec& m) {
 void checkModel(Flags& flags, const ModelSpec& m) {
   const bool isSwiGlu = m.activation == spec::ActivationKind::kSwiGlu;
   const bool isRotary = m.position == spec::PositionKind::kRotary;
-  const int64_t ffn = isSwiGlu ? 8 * m.hiddenSize / 3 / 64 * 64 : 4 * m.hiddenSize;
+  // What Megatron takes of a script that says nothing depends on the script, not on the model.
+  const int64_t ffn =
+      flags.has("--swiglu") ? 8 * m.hiddenSize / 3 / 64 * 64 : 4 * m.hiddenSize;
   for (const char* name :
        {"--num-layers", "--hidden-size", "--num-attention-heads", "--max-position-embeddings"})
     if (!flags.has(name) && !isOfCheckpoint(flags, name))

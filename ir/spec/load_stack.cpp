@@ -4,6 +4,7 @@
 
 #include "ir/spec/load.h"
 #include "ir/spec/precision_names.h"
+#include "ir/spec/shipped.h"
 #include "ir/spec/sourced.h"
 #include "ir/spec/stack_names.h"
 
@@ -198,6 +199,20 @@ std::vector<Precision> ownPrecisions() {
   return {Precision::kFp64, Precision::kFp32, Precision::kBf16, Precision::kFp16};
 }
 
+// Of the shipped profiles that begin with the same word the one with the shortest name that trains
+// in it; empty: none does.
+static std::string relativeIn(Precision precision, const std::string& stack) {
+  const std::string family = stack.substr(0, stack.find('-'));
+  std::string shortest;
+  for (const std::string& name : shippedNames(ShippedKind::kStack)) {
+    const bool isOfFamily = name == family || name.starts_with(family + "-");
+    if (!isOfFamily || (!shortest.empty() && name.size() >= shortest.size())) continue;
+    const Result<StackProfile> relative = loadStack(name);
+    if (relative.has_value() && trainsIn(*relative, precision)) shortest = name;
+  }
+  return shortest;
+}
+
 Status checkPrecision(const StackProfile& stack, const TrainingSpec& training) {
   if (training.tf32 && !stack.ownPrograms)
     return invalidArgument(
@@ -210,9 +225,12 @@ Status checkPrecision(const StackProfile& stack, const TrainingSpec& training) {
   for (const Precision known : stack.precisions) names.push_back(precisionName(known));
   // bf16 replaces fp16 and fp8; what has no bf16 has been given its own first choice.
   const bool hasBf16 = trainsIn(stack, Precision::kBf16);
-  return invalidArgument(fmt::format("stack '{}' does not train in {}; valid: {}; nearest: {}",
-                                     stack.name, precisionName(precision), fmt::join(names, ", "),
-                                     hasBf16 ? precisionName(Precision::kBf16) : names.front()));
+  const std::string relative = relativeIn(precision, stack.name);
+  return invalidArgument(
+      fmt::format("stack '{}' does not train in {}; valid: {}; nearest: {}{}", stack.name,
+                  precisionName(precision), fmt::join(names, ", "),
+                  hasBf16 ? precisionName(Precision::kBf16) : names.front(),
+                  relative.empty() ? "" : fmt::format(", or stack {} (--stack)", relative)));
 }
 
 Precision usualPrecision(const StackProfile& stack, const DeviceSpec& device) {

@@ -12,6 +12,7 @@
 #include "planner/answer/adopt.h"
 #include "planner/question.h"
 #include "planner/search/pins.h"
+#include "planner/rounding.h"
 #include "planner/supported.h"
 
 namespace trireme::planner {
@@ -185,6 +186,20 @@ std::string overlapNote(const plan::Plan& plan, const std::string& file,
 
 namespace {
 
+// Of as many devices as the plan has ranks or, where it is faster than those for it lies on parts of
+// more hosts, of all of these.
+Result<PlanResult> searchBeside(Query query, const CostFunctions& costs, const PlanCheck& check,
+                                const SearchProgress& progress) {
+  Result<PlanResult> found = searchPlan(query, costs, progress);
+  const int64_t onHosts = std::min(devicesOf(check.plan, query.cluster), query.cluster.numDevices);
+  const bool isBehind =
+      !found.has_value() || found->estimate.step > check.estimate.step * (1 + kTie);
+  if (!check.estimate.fits() || onHosts <= query.pins.gpus.value_or(onHosts) || !isBehind)
+    return found;
+  query.pins.gpus = onHosts;
+  return searchPlan(query, modelCosts(query), progress);
+}
+
 // One choice changed may make a faster plan than the search found, by a cut beyond the space.
 Status adoptBestChange(const Query& query, const CostFunctions& costs, PlanCheck& check) {
   if (!check.bestChange || check.bestChange->outcome != Outcome::kFaster ||
@@ -213,7 +228,7 @@ Result<PlanCheck> checkPlan(const plan::Plan& plan, const Query& query,
   TRIREME_ASSIGN_OR_RETURN(const std::vector<Alternative> changes,
                            singleChanges(query, placed, check.estimate, costs, Reach::kAny));
   check.bestChange = bestChange(check.estimate, changes);
-  Result<PlanResult> optimum = searchPlan(query, costs, progress);
+  Result<PlanResult> optimum = searchBeside(query, costs, check, progress);
   if (optimum.has_value()) {
     check.optimum = *std::move(optimum);
     TRIREME_RETURN_IF_ERROR(adoptBestChange(query, costs, check));

@@ -100,7 +100,7 @@ std::vector<Variant> withoutPins(const Query& query) {
   drop("schedule", &Pins::schedule);
   drop("recompute", &Pins::recompute);
   drop("recompute layers", &Pins::recomputeLayers);
-  if (!query.needsSharding) drop("state sharding", &Pins::stateSharding);
+  drop("state sharding", &Pins::stateSharding);
   drop("sequence parallel", &Pins::sequenceParallel);
   drop("scatter-gather", &Pins::scatterGather);
   drop("overlap reductions", &Pins::overlapReductions);

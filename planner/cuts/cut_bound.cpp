@@ -145,10 +145,21 @@ RelaxedTimes CutBound::ofBlocks() const {
     r.first = r.last = r.recomputed = 0;
   }
   if (stages_.isSplit) setSplit(r);
-  r.layer += (stages_.setting.traffic.layerForward + stages_.setting.traffic.layerBackward).count();
-  r.first += stages_.setting.traffic.embedding.count();
-  r.last += stages_.setting.traffic.head.count();
+  addTraffic(r);
   return r;
+}
+
+// Of recomputed layers less is felt, by no more than they take longer but where the CPU sets the
+// pace.
+void CutBound::addTraffic(RelaxedTimes& r) const {
+  const cost::ShardedTraffic& traffic = stages_.setting.traffic;
+  const double less = traffic.recomputedLess.count();
+  r.layer += (traffic.layerForward + traffic.layerBackward).count();
+  r.first += traffic.embedding.count();
+  r.last += traffic.head.count();
+  const bool isPart = stages_.plan.recomputeLayers > 0;
+  r.layer -= isPart ? std::max(less - r.recomputed, 0.0) : less;
+  r.recomputed = std::max(r.recomputed - less, 0.0);
 }
 
 // Each pass of layers alone takes what they take with the CPU, other blocks then nothing more.

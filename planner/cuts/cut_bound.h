@@ -82,6 +82,7 @@ class CutBound {
 
   RelaxedTimes ofBlocks() const;
   void setSplit(RelaxedTimes& relaxed) const;
+  void addTraffic(RelaxedTimes& relaxed) const;
   double virtualPath(const RelaxedTimes& relaxed, const Held& held, double slowest) const;
   double pathOf(const RelaxedTimes& relaxed) const;
   double tripOf(const RelaxedTimes& relaxed) const;

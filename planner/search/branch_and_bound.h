@@ -88,6 +88,7 @@ class BranchAndBound {
   // numbers of recomputed layers.
   void expandGroup(const Node& node);
   void boundCuts(const Node& node, const plan::Plan& arrangement);
+  void boundPinnedCut(const Node& node, const plan::Plan& arrangement);
   void expandDescribed(const Node& node);
   void openArrangement(const Node& node, const plan::Plan& plan, QuickBound& quick);
   void boundArrangement(const Node& node);

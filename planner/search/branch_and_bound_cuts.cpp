@@ -505,10 +505,22 @@ void BranchAndBound::expandGroup(const Node& node) {
       ++certificate_.numBounded;
       frontier_.push({std::max(node.bound, ofAllCuts), NodeKind::kArrangement, group, node.blocks,
                       std::make_shared<const plan::Plan>(arrangement)});
+    } else if (isCut && recomputesSome(query_, arrangement)) {
+      boundPinnedCut(node, arrangement);
     } else {
       boundCuts(node, arrangement);
     }
   });
+}
+
+// With every number of recomputed layers.
+void BranchAndBound::boundPinnedCut(const Node& node, const plan::Plan& arrangement) {
+  const std::vector<int64_t>& layers = query_.pins.layers;
+  plan::Plan plan = arrangement;
+  for (int64_t n = 1; n <= *std::max_element(layers.begin(), layers.end()); ++n) {
+    plan.recomputeLayers = n;
+    boundCuts(node, plan);
+  }
 }
 
 // By the cuts that are tried first.

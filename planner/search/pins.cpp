@@ -300,14 +300,6 @@ int64_t fewestVirtualStages(const Pins& pins, int64_t chunks) {
 
 }  // namespace
 
-void pinSharding(std::optional<StateSharding> sharding, Query& query) {
-  if (!sharding || query.pins.stateSharding || query.pins.gpus == 1 ||
-      query.cluster.numDevices == 1)
-    return;
-  query.pins.stateSharding = sharding;
-  query.needsSharding = true;
-}
-
 Result<Pins> resolvePins(const Pins& given) {
   Pins pins = given;
   TRIREME_RETURN_IF_ERROR(recomputesInFull(pins));

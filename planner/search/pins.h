@@ -14,10 +14,6 @@ namespace trireme::planner {
 // kInfeasible: it cannot be (P8), or other recomputation is pinned (P14).
 Result<Pins> resolvePins(const Pins& pins);
 
-// Plans of several devices share `sharding`, which their program needs, unless the pins say
-// otherwise. Absent: no change.
-void pinSharding(std::optional<plan::StateSharding> sharding, Query& query);
-
 // A plan of the choices that the pins make, and defaults: it says what they use
 // (plan::choicesUsed), and need not be legal.
 plan::Plan pinnedChoices(const Pins& pins);

@@ -34,6 +34,7 @@ class Relaxer {
 
   void giveUpPins();
   void giveUpOverlap();
+  void giveUpRecompute();
   void giveUpLayers();
   void giveUpAllPins();
   void tryStacks(const std::vector<spec::StackProfile>& stacks);
@@ -115,11 +116,10 @@ class Relaxer {
     return fmt::format("stack {} in {} (now: {} in {})", name, spec::precisionName(then),
                        query_.stack.name, spec::precisionName(now));
   }
-  // Besides the devices, and what the program needs.
+  // Besides the devices.
   bool hasPins() const {
     Pins none;
     none.gpus = query_.pins.gpus;
-    if (query_.needsSharding) none.stateSharding = query_.pins.stateSharding;
     return query_.pins != none;
   }
   // Gives up one pin and says what the plan has instead.
@@ -167,17 +167,14 @@ void Relaxer::giveUpPins() {
   }
   giveUp(&Pins::dpShard, "dp shard", [](const Plan& p) { return p.dpShard; }, numberText);
   giveUp(&Pins::schedule, "schedule", [](const Plan& p) { return p.schedule; }, plan::scheduleName);
-  giveUp(
-      &Pins::recompute, "recompute", [](const Plan& p) { return p.recompute; },
-      plan::recomputeName);
+  giveUpRecompute();
   giveUp(
       &Pins::recomputeLayers, "recompute layers",
       [](const Plan& p) { return p.recompute == plan::Recompute::kFull ? p.recomputeLayers : -1; },
       recomputedText);
-  if (!query_.needsSharding)
-    giveUp(
-        &Pins::stateSharding, "state sharding", [](const Plan& p) { return p.stateSharding; },
-        plan::stateShardingName);
+  giveUp(
+      &Pins::stateSharding, "state sharding", [](const Plan& p) { return p.stateSharding; },
+      plan::stateShardingName);
   giveUp(
       &Pins::sequenceParallel, "sequence parallel",
       [](const Plan& p) { return p.sequenceParallel; }, flagText);
@@ -189,6 +186,22 @@ void Relaxer::giveUpPins() {
       &Pins::rankOrder, "rank order", [](const Plan& p) { return p.rankOrder; },
       plan::rankOrderName);
   giveUpLayers();
+}
+
+// Full recomputation may be of some layers, which has a pin of its own.
+void Relaxer::giveUpRecompute() {
+  const std::optional<plan::Recompute> pinned = query_.pins.recompute;
+  if (!pinned) return;
+  Query relaxed = query_;
+  relaxed.pins.recompute.reset();
+  std::optional<CostedPlan> found = best(std::move(relaxed));
+  if (!found || found->plan.recompute == *pinned) return;
+  const int64_t layers = found->plan.recomputeLayers;
+  std::string change =
+      fmt::format("recompute {}{} (pinned: {})", plan::recomputeName(found->plan.recompute),
+                  layers > 0 ? fmt::format(", recompute layers {}", layers) : "",
+                  plan::recomputeName(*pinned));
+  add(ChangeKind::kPin, std::move(change), *std::move(found));
 }
 
 // Of as many virtual stages, if there is such a plan; otherwise of any.
@@ -218,7 +231,6 @@ void Relaxer::giveUpAllPins() {
   Query relaxed = query_;
   relaxed.pins = Pins{};
   relaxed.pins.gpus = query_.pins.gpus;
-  if (query_.needsSharding) relaxed.pins.stateSharding = query_.pins.stateSharding;
   if (!changes_.empty()) return;
   if (std::optional<CostedPlan> found = best(std::move(relaxed))) {
     std::string change = fmt::format("no pinned choice and no limit ({})", summary(found->plan));

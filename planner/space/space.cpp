@@ -336,9 +336,11 @@ Rejection refuseShards(const Query& query, const Group& g, int64_t dpShard) {
   return {"stack", subject, "rank order tp-cp-dp-pp", "tp-cp-pp-dp"};
 }
 
+// What the most sharing breaks is in the way of less as well.
 Rejection refuseSharing(const Query& query, const Group& g) {
-  for (const Sharing& sharing : possibleSharings(query, g))
-    if (const auto breach = sharingBreach(query, g, sharing))
+  const std::vector<Sharing> possible = possibleSharings(query, g);
+  for (auto sharing = possible.rbegin(); sharing != possible.rend(); ++sharing)
+    if (const auto breach = sharingBreach(query, g, *sharing))
       return {"stack", breach->value, breach->nearest + ", or another stack",
               "stack " + query.stack.name};
   const StateSharding kind = query.pins.stateSharding.value_or(StateSharding::kNone);
@@ -590,7 +592,7 @@ bool mayRecomputeSome(const Query& query) {
 
 bool choosesRecomputed(const Query& query) {
   return !query.pins.recomputeLayers && !query.stack.ownPrograms && !query.pins.recompute &&
-         query.pins.layers.empty() && query.stack.supports(StackChoice::kRecomputeFull) &&
+         query.stack.supports(StackChoice::kRecomputeFull) &&
          query.stack.supports(StackChoice::kRecomputeLayers);
 }
 

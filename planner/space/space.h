@@ -44,8 +44,8 @@ std::vector<int64_t> stagesOf(const Query& query, int64_t most);
 bool mayOverlap(const Query& query);
 
 // Whether plans with full recomputation may recompute the first layers of every virtual stage
-// alone: as many as are pinned, or the stack can, and nobody pinned layers, or full recomputation,
-// which means of all of them.
+// alone: as many as are pinned, or the stack can, and nobody pinned full recomputation, which means
+// of all of them.
 bool mayRecomputeSome(const Query& query);
 // The same, and how many is the search's choice.
 bool choosesRecomputed(const Query& query);

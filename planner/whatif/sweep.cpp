@@ -165,7 +165,6 @@ Result<Query> queryAt(const Sweep& sweep, const SweepPoint& point) {
     TRIREME_ASSIGN_OR_RETURN(query.cluster, withInterNode(query.cluster, point.interNode));
   }
   TRIREME_RETURN_IF_ERROR(setDevices(gpus, query));
-  pinSharding(sweep.sharding, query);
   return query;
 }
 

@@ -44,8 +44,6 @@ struct SweepPoint {
 
 struct Sweep {
   Query base;  // cluster, precision, batch, sequence length, pins.gpus: the point's
-  // What the program has to share at points of several devices: pinSharding(). Absent: nothing.
-  std::optional<plan::StateSharding> sharding;
   std::vector<Hardware> hardware;
   SweepAxes axes;
 };

@@ -72,6 +72,13 @@ TEST(CommandLine, MisspeltFlagGetsTheNearest) {
                 {"'--stpes'; did you mean '--steps'?"});
 }
 
+TEST(CommandLine, FlagOfMegatronGetsOurs) {
+  expectRefusal(runTrireme({"plan", "--micro-batch-size", "8"}), 2,
+                {"unknown flag '--micro-batch-size', Megatron-LM's; here it is '--microbatch'"});
+  expectRefusal(runTrireme({"whatif", "--seq-length=8192"}), 2, {"here it is '--seq'"});
+  expectRefusal(runTrireme({"doctor", "--seq-length", "8192"}), 2, {"'--seq-length'"});
+}
+
 TEST(CommandLine, FlagOfNothingListsTheValidOnes) {
   expectRefusal(runTrireme({"compile", "--frobnicate"}), 2,
                 {"unknown flag '--frobnicate'; valid: ", "--dump-ir"});

@@ -161,15 +161,20 @@ TEST_F(ExportCommand, SuggestedPlansKnowTheirHosts) {
     EXPECT_THAT(change["plan"].get<std::string>(), HasSubstr("devices_per_host: 4"));
 }
 
-// torchtitan shards parameters on several devices: that is its need, and nobody's pin.
-TEST_F(ExportCommand, ForNamesWhatTheProgramNeedsOfTheStack) {
-  for (const char* command : {"plan", "whatif"})
-    expectRefusal(runTrireme({command, "--model", "llama3-70b", "--cluster", "dgx-h100", "--gpus",
-                              "256", "--batch", "512", "--seq", "8192", "--for", "torchtitan",
-                              "--stack", "megatron-core"}),
-                  1,
-                  {"torchtitan needs state sharding parameters on several devices, which stack "
-                   "'megatron-core' has not; nearest: stack torchtitan (leave out --stack)"});
+// FSDP2 that reshards after the forward, or never: what is faster, as without --for.
+TEST_F(ExportCommand, ForLeavesTorchtitanItsKindsOfSharding) {
+  const auto answer = [&](const char* flag) {
+    const Outcome outcome =
+        runTrireme({"plan", "--model", "llama3-8b", "--cluster", "dgx-b200", "--gpus", "64",
+                    "--batch", "256", "--seq", "8192", flag, "torchtitan", "--json"});
+    EXPECT_EQ(outcome.exitCode, 0) << outcome.err;
+    return nlohmann::json::parse(outcome.out);
+  };
+  const nlohmann::json found = answer("--for");
+  EXPECT_THAT(found["plan"].get<std::string>(), HasSubstr("state_sharding: gradients"));
+  EXPECT_EQ(found["estimate"], answer("--stack")["estimate"]);
+  for (const auto& alternative : found["why"])
+    EXPECT_THAT(alternative.get<std::string>(), ::testing::Not(HasSubstr("faster")));
 }
 
 // Times of another stack are not the program's, whose own is what would help where nothing fits.

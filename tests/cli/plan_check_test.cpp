@@ -165,9 +165,13 @@ TEST_F(PlanCheckCommand, APlanIsCheckedAgainstWhatItsStackDoesThere) {
   expectSuccess(runTrireme({"plan", "--model", "gpt2-1.5b", "--cluster", "dgx-a100", "--gpus", "8",
                             "--batch", "8", "--seq", "1024", "--stack", "megatron-core",
                             "--precision", "fp16", "--cp", "2", "-o", file}));
-  expectRefusal(
-      runTrireme({"plan", "--model", "gpt2-1.5b", "--cluster", "dgx-1v", "--check", file}), 1,
-      {"stack 'megatron-core' has no cp 2 without fused attention", "nearest: cp 1"});
+  const Outcome outcome =
+      runTrireme({"plan", "--model", "gpt2-1.5b", "--cluster", "dgx-1v", "--check", file});
+  EXPECT_EQ(outcome.exitCode, 1);
+  EXPECT_THAT(outcome.err, HasSubstr("note: device V100-32GB-SXM: of runs on it Alpa's alone"));
+  EXPECT_THAT(outcome.err,
+              HasSubstr("stack 'megatron-core' has no cp 2 without fused attention"));
+  EXPECT_THAT(outcome.err, HasSubstr("nearest: cp 1"));
 }
 
 // What --for and export write is what --check reads: the plan is the optimum of its own stack. A
@@ -239,6 +243,24 @@ TEST_F(PlanCheckCommand, AScriptIsPricedOnAsManyRanksOfAHostAsItLaunches) {
   EXPECT_EQ(checked("8", "64", "8", {}), 1);
   EXPECT_GT(checked("8", "64", "8", {"--gpus-per-node", "4"}), 1.01);
   EXPECT_EQ(checked("40", "20", "20", {}), 1);
+}
+
+// 30 ranks, six on each of five hosts of eight: the optimum for those hosts is the plan.
+TEST_F(PlanCheckCommand, APlanOnPartsOfHostsIsHeldAgainstPlansOnThem) {
+  const std::string file = path("parts.yaml");
+  const std::vector<std::string> question = {"--model", "gpt2-350m",       "--cluster", "dgx-h100",
+                                             "--stack", "deepspeed-zero3", "--json"};
+  std::vector<std::string> args = {"plan", "--gpus", "64", "--batch", "15",
+                                   "--seq", "1024", "-o", file};
+  args.insert(args.end(), question.begin(), question.end());
+  expectSuccess(runTrireme(args));
+  args = {"plan", "--check", file};
+  args.insert(args.end(), question.begin(), question.end());
+  const Outcome checked = runTrireme(args);
+  expectSuccess(checked);
+  const auto json = nlohmann::json::parse(checked.out);
+  EXPECT_EQ(json.at("estimate").at("stepSeconds"),
+            json.at("optimum").at("estimate").at("stepSeconds"));
 }
 
 // What ranks gather is in fp8 or, as MXFP8 has it, in bf16: a script takes what its plan takes.

@@ -198,8 +198,8 @@ TEST_F(WhatifCommand, ForIsThatOfPlan) {
                 1, {"DeepSpeed's JSON cannot express tp 2"});
 }
 
-// torchtitan shares parameters among several devices; one has nobody to share with.
-TEST_F(WhatifCommand, ForSharesWhereAPointHasSeveralDevices) {
+// One device has nobody to share with, two share what is faster.
+TEST_F(WhatifCommand, ForPlansPointsOfOneDeviceAndOfSeveral) {
   const auto run = [&](const char* command, const char* gpus) {
     return runTrireme({command, "--model", "llama3-8b", "--cluster", "gb200-nvl72", "--seq", "512",
                        "--batch", "64", "--for", "torchtitan", "--json", "--gpus", gpus});
@@ -211,7 +211,7 @@ TEST_F(WhatifCommand, ForSharesWhereAPointHasSeveralDevices) {
     EXPECT_EQ(points[i].at("stepSeconds"), alone.at("estimate").at("stepSeconds"));
     EXPECT_EQ(points[i].at("plan"), alone.at("summary"));
   }
-  EXPECT_THAT(points[1].at("plan").get<std::string>(), HasSubstr("sharded parameters"));
+  EXPECT_THAT(points[1].at("plan").get<std::string>(), HasSubstr("sharded gradients"));
 }
 
 // 5 ranks that no two hosts of 4 hold alike are one on each of five, as export launches them: all

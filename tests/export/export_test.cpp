@@ -15,6 +15,7 @@
 #include <set>
 #include <sstream>
 
+#include "codegen/export/formats.h"
 #include "tests/export/plans.h"
 
 namespace trireme::codegen {
@@ -468,10 +469,8 @@ TEST(TensorParallel, IsOverlappedWhereThePlanIsPricedSo) {
     setStack(spec::loadStack(stack).value(), options);
     return exportPlan(plan, model, framework, options).value();
   };
-  const auto isNoted = ::testing::Contains(HasSubstr("under sequence parallelism only"));
+  const auto isNoted = ::testing::Contains(HasSubstr("Engine can where NVLink joins them"));
   EXPECT_THAT(exported(Framework::kNemo, "nemo").text, Not(HasSubstr("comm_overlap")));
-  EXPECT_THAT(exported(Framework::kNemo, "nemo").notes, isNoted);
-  EXPECT_THAT(exported(Framework::kMegatron, "nemo").notes, isNoted);
   plan.sequenceParallel = true;
   const Exported nemo = exported(Framework::kNemo, "nemo");
   EXPECT_THAT(nemo.text, HasSubstr("\n'comm_overlap={_target_:megatron.bridge.training.comm_overlap"
@@ -480,6 +479,15 @@ TEST(TensorParallel, IsOverlappedWhereThePlanIsPricedSo) {
   EXPECT_THAT(exported(Framework::kMegatron, "nemo").text, HasSubstr("\n--tp-comm-overlap\n"));
   EXPECT_THAT(exported(Framework::kMegatron, "megatron-core").text, Not(HasSubstr("tp-comm")));
   EXPECT_THAT(exported(Framework::kNemo, "megatron-core").text, Not(HasSubstr("comm_overlap")));
+  // Two of one rank's host, or of an NVL72; 16 of two hosts of eight.
+  plan.devicesPerHost = 1;
+  EXPECT_THAT(exported(Framework::kMegatron, "nemo").text, HasSubstr("\n--tp-comm-overlap\n"));
+  EXPECT_THAT(exported(Framework::kMegatron, "nemo").notes, isNoted);
+  EXPECT_THAT(exported(Framework::kNemo, "nemo").notes, isNoted);
+  plan.devicesPerHost = 8;
+  plan.tp = 16;
+  EXPECT_FALSE(mayShareIsland(plan));
+  plan.tp = 2;
   plan = small::interleaved(plan, model, 2);
   EXPECT_THAT(exported(Framework::kNemo, "megatron-core").text,
               HasSubstr("CommOverlapConfig,tp_comm_overlap:false,overlap_p2p_comm:true,"

@@ -607,6 +607,14 @@ TEST(ImportMegatron, RefusesWhatMegatronReadsDifferently) {
   EXPECT_THAT(read("--group-query-attention --rotary-base 10000").error().message(),
               HasSubstr("--rotary-base is 10000, but the model has 500000"));
   std::string without = text;
+  without.replace(without.find("--ffn-hidden-size 14336 --swiglu "), 33, "");
+  EXPECT_THAT(importedRun(without, "run.sh", llama, 16).error().message(),
+              HasSubstr("--ffn-hidden-size is missing, which means 16384"));
+  without = text;
+  without.replace(without.find("--ffn-hidden-size 14336 "), 24, "");
+  EXPECT_THAT(importedRun(without, "run.sh", llama, 16).error().message(),
+              HasSubstr("--ffn-hidden-size is missing, which means 10880"));
+  without = text;
   without.replace(without.find("--rotary-base 500000 "), 21, "");
   EXPECT_THAT(
       importedRun(without + "--group-query-attention", "run.sh", llama, 16).error().message(),

@@ -336,6 +336,11 @@ TEST(CheckPrecision, NamesWhatThereIsAndTheNearest) {
             "stack 'd' does not train in bf16; valid: fp16, fp32; nearest: fp16");
   EXPECT_EQ(messageOf(checkPrecision(StackProfile{}, in(Precision::kFp8))),
             "stack 'trireme' does not train in fp8; valid: fp64, fp32, bf16, fp16; nearest: bf16");
+  TrainingSpec f8;
+  f8.precision = Precision::kFp8;
+  EXPECT_EQ(checkPrecision(loadStack("torchtitan").value(), f8).message(),
+            "stack 'torchtitan' does not train in fp8; valid: bf16, fp32; nearest: bf16, or stack "
+            "torchtitan-compiled (--stack)");
 }
 
 TEST(CheckPrecision, OnlyOurOwnProgramsChooseTf32) {

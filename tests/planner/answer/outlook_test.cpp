@@ -172,20 +172,6 @@ TEST(LookAround, NothingBindsWithAmpleMemoryAndNoPins) {
   EXPECT_THAT(toTable(answer.outlook, answer.result), HasSubstr("binding       nothing"));
 }
 
-// What a program needs is no choice of the user's.
-TEST(LookAround, SharingThatAProgramNeedsIsNoPin) {
-  Query query = smallQuery(8, 6, 24);
-  query.pins.stateSharding = plan::StateSharding::kOptimizer;
-  const auto saysSharing = [](const Outlook& outlook) {
-    return std::any_of(outlook.limits.begin(), outlook.limits.end(),
-                       [](const Limit& limit) { return limit.what == "state sharding"; });
-  };
-  const PlanResult pinned = searchPlan(query).value();
-  EXPECT_TRUE(saysSharing(lookAround(query, pinned).value()));
-  query.needsSharding = true;
-  EXPECT_FALSE(saysSharing(lookAround(query, pinned).value()));
-}
-
 // Twice as many would be more than searches take.
 TEST(LookAround, TheLargestBatchesHaveNoTwice) {
   Query query = smallQuery(2, 1, cost::kMostSamples / 2);

@@ -143,44 +143,6 @@ TEST(StackRules, Fp8ProductsAreMultiples) {
                         "sequence"));
 }
 
-// What the program needs is nobody's pin, so giving it up is no way out.
-TEST(Pins, SharingThatAProgramNeedsIsNotGivenUp) {
-  Query query = smallQuery(4, 4, 8);
-  query.stack.name = "described";
-  query.stack.ownPrograms = false;
-  query.stack.choices.push_back(spec::StackChoice::kShardParameters);
-  query.pins.dp = 1;
-  query.pins.cp = 1;
-  pinSharding(plan::StateSharding::kParameters, query);
-  const std::string message = searchPlan(query).error().message();
-  const Shortfall shortfall = shortfallOf(query, searchPlan(query).error()).value();
-  EXPECT_THAT(message, ::testing::HasSubstr("(P11)"));
-  ASSERT_FALSE(shortfall.changes.empty());
-  for (const Relaxation& change : shortfall.changes) {
-    EXPECT_THAT(change.change, ::testing::Not(::testing::HasSubstr("parameters")));
-    EXPECT_EQ(change.plan.stateSharding, plan::StateSharding::kParameters);
-  }
-  query.needsSharding = false;
-  EXPECT_THAT(toStatus(shortfallOf(query, searchPlan(query).error()).value()).message(),
-              ::testing::HasSubstr("(pinned: parameters)"));
-}
-
-TEST(Pins, SharingIsPinnedWhereThereAreSeveralDevices) {
-  const auto pinned = [](int64_t devices, const Pins& pins) {
-    Query query = smallQuery(devices, 4, 8);
-    query.pins = pins;
-    pinSharding(StateSharding::kParameters, query);
-    return query.pins.stateSharding;
-  };
-  Pins one, optimizer;
-  one.gpus = 1;
-  optimizer.stateSharding = StateSharding::kOptimizer;
-  EXPECT_EQ(pinned(8, {}), StateSharding::kParameters);
-  EXPECT_EQ(pinned(8, one), std::nullopt);
-  EXPECT_EQ(pinned(1, {}), std::nullopt);
-  EXPECT_EQ(pinned(8, optimizer), StateSharding::kOptimizer);
-}
-
 TEST(Pins, RefusalNamesRuleNumbersAndNearest) {
   const std::vector<std::pair<std::function<void(Pins&)>, std::string>> cases = {
       {[](Pins& p) { p.tp = 3; }, "(P4) tp 3 does not divide 4 key/value heads; nearest: 2 or 4"},
@@ -548,6 +510,39 @@ TEST(Pins, RecomputedLayersArePinnedAndMeanFullRecomputation) {
   EXPECT_EQ(cut->plan.recomputeLayers, 1);
   query.pins.recomputeLayers = 5;  // of all: the longest has as many
   EXPECT_EQ(searchPlan(query)->plan.recomputeLayers, 0);
+}
+
+// Between the memory of all layers recomputed and of none: of a pinned cut as many as are fastest.
+TEST(Pins, APinnedCutRecomputesAsManyLayersAsAreFastest) {
+  Query query = partlyRecomputed();
+  query.model.vocabSize = 64;
+  query.training.sequenceLength = query.model.maxSequence;
+  query.pins.layers = {5, 3};
+  query.pins.tp = query.pins.cp = query.pins.microbatchSize = 1;
+  query.topK = 1;
+  const auto with = [&](std::optional<plan::Recompute> recompute,
+                        std::optional<int64_t> layers = std::nullopt) {
+    Query asked = query;
+    asked.pins.recompute = recompute;
+    asked.pins.recomputeLayers = layers;
+    return searchPlan(asked);
+  };
+  const Bytes all = with(plan::Recompute::kFull)->estimate.memory.total();
+  const Bytes none = with(plan::Recompute::kNone)->estimate.memory.total();
+  ASSERT_LT(all, none);
+  int partly = 0;
+  for (const double share : {0.1, 0.3, 0.5, 0.7, 0.9}) {
+    query.cluster.device.memory = all + (none - all) * share;
+    const auto found = with(std::nullopt);
+    ASSERT_TRUE(found.has_value()) << found.error().message();
+    EXPECT_EQ(found->certificate.gap, 0);
+    partly += found->plan.recomputeLayers > 0;
+    for (int64_t layers = 1; layers <= 5; ++layers)
+      if (const auto other = with(std::nullopt, layers); other.has_value()) {
+        EXPECT_LE(found->estimate.step, other->estimate.step) << layers;
+      }
+  }
+  EXPECT_GT(partly, 0);
 }
 
 TEST(Pins, RecomputedLayersAreRefusedWithTheNearest) {

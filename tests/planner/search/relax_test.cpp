@@ -406,7 +406,6 @@ TEST(Shortfall, BatchesThatMoreReplicasShareAreTried) {
   query.stack.choices = {spec::StackChoice::kShardParameters};
   query.pins.tp = query.pins.pp = query.pins.cp = 1;
   query.pins.stateSharding = plan::StateSharding::kParameters;
-  query.needsSharding = true;
   query = computeBound(query);
   const Shortfall shortfall = askForShortfall(query);
   std::vector<std::string> changes;
@@ -463,7 +462,6 @@ TEST(Shortfall, DevicesAreThoseOfHostsThatHoldRanksAlike) {
   query.pins.tp = query.pins.pp = query.pins.cp = 1;
   query.pins.microbatchSize = 1;
   query.pins.stateSharding = plan::StateSharding::kParameters;
-  query.needsSharding = true;
   query.pins.gpus = 3;
   const Shortfall shortfall = askForShortfall(query);
   const auto devices =
