@@ -111,8 +111,8 @@ class Pass {
   // Of the last product's result.
   void reduce(CollectiveKind kind, double bytes) {
     if (s_.plan.tp == 1) return;
-    cost_.tensorParallel += exposedTime(collectiveTime(kind, Bytes(bytes), s_.tensor), lastProduct_,
-                                        s_.tensorExposed);
+    cost_.tensorParallel +=
+        exposedTime(collectiveTime(kind, Bytes(bytes), s_.tensor), lastProduct_, s_.tensorExposed);
     launch(1);
   }
   // Keys and values that go round, beside the attention before.

@@ -175,12 +175,15 @@ bool recomputesActivations(const plan::Plan& plan, const spec::StackDescription&
 }
 
 // Whole tensors of the residual stream that a layer's products read or make, on ranks that keep
-// parts of them: one gathered and one to be reduced, or a buffer for every collective.
+// parts of them: one gathered and one to be reduced, or a buffer for every collective. Where
+// DTensor gathers, queries, keys and values, or gate and up, are products of their own: two to be
+// reduced.
 double gatheredBytes(const spec::ModelSpec& model, const plan::Plan& plan,
                      const spec::ClusterSpec& cluster, const spec::StackDescription& stack) {
   if (!plan.sequenceParallel) return 0;
   const double whole = borderBytes(model, plan) * asDouble(plan.tp);
-  if (!stack.keepsLayerBuffers || !hidesTensors(plan, cluster)) return 2 * whole;
+  if (!stack.keepsLayerBuffers || !hidesTensors(plan, cluster))
+    return (stack.keepsGatheredInputs ? 3 : 2) * whole;
   return (6 / (gathersInF8(plan, stack) ? elementBytes(plan) : 1) + 4) * whole;
 }
 
@@ -264,9 +267,7 @@ double f8CopyBytes(const plan::Plan& plan, const spec::StackDescription& stack) 
   return stack.gathersF8 && isShared ? 0 : stack.f8CopyBytes;
 }
 
-Bytes workingMemory(const StageSetting& s, size_t stage) {
-  return Bytes(workingBytes(s, stage));
-}
+Bytes workingMemory(const StageSetting& s, size_t stage) { return Bytes(workingBytes(s, stage)); }
 
 Bytes stepGradients(const StageSetting& s, double parameters) {
   const bool isShared = s.plan.stateSharding != plan::StateSharding::kNone;

@@ -45,7 +45,8 @@ double f8CopyBytes(const plan::Plan& plan, const spec::StackDescription& stack);
 //           selective recomputation of attention
 //   f8      with keepsNarrow the inputs of products (two norms' results and the activation's) take
 //           one byte, and attention's result is there in both forms
-//   gathered   with keepsGatheredInputs and sequence parallelism what was gathered for products, 2 h
+//   gathered   with keepsGatheredInputs and sequence parallelism what was gathered for products, 2
+//   h
 //              of 4 h, is not divided by tp; in f8 it takes one byte where it is gathered in f8
 //   weights    with keepsGatheredWeights and shared parameters those of its products, as they are
 //              gathered, h (2 a d + 2 kv + 2 f) / tp, 3 f with a gate
@@ -88,7 +89,8 @@ Bytes leastDescribedReserve(int64_t tp, int64_t pp, int64_t dp, const spec::Clus
 //   activations    what microbatches in flight keep at most at once (in_flight.h); with
 //   recomputation one
 //                  layer in full besides; with sequence parallelism, once, an operand that is
-//                  gathered and a gradient that is to be scattered, each T h; logits of one
+//                  gathered and a gradient that is to be scattered, each T h (with
+//                  keepsGatheredInputs two such gradients); logits of one
 //                  microbatch on the last stage; with sharded parameters those of two layers,
 //                  gathered, or where keepsWhole() those of the stage and their gradients; with
 //                  shared gradients of gathered copies those of one layer; the

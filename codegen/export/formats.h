@@ -25,8 +25,8 @@ Nodes nodesOf(const plan::Plan& plan);
 bool gathersInGradients(const plan::Plan& plan, const ExportOptions& options);
 // What a plan that shares gradients or parameters is priced without.
 void noteFsdp(const plan::Plan& plan, Exported& exported);
-// Whether NVLink may join the ranks of tensor parallelism, as far as the plan says: those of a host,
-// or of a rack of hosts with few devices.
+// Whether NVLink may join the ranks of tensor parallelism, as far as the plan says: those of a
+// host, or of a rack of hosts with few devices.
 bool mayShareIsland(const plan::Plan& plan);
 // Whether Megatron-Core is told to run collectives of tensor parallelism beside products; and where
 // it can.

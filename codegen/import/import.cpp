@@ -124,7 +124,8 @@ std::string setWidths(const Imported& imported, const std::string& file,
     bytes.bf16GradientBytes = 0;
     if (*widths.gradient < 4)
       bytes.stepGradientBytes = 4;
-    else if (before.gradientBytes < 4)  // or it is of an optimizer that works on all tensors at once
+    else if (before.gradientBytes <
+             4)  // or it is of an optimizer that works on all tensors at once
       bytes.stepGradientBytes = 0;
   }
   // A profile of software that gathers fp8 has the width that it was compared with.

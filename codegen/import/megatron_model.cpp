@@ -87,8 +87,7 @@ void checkModel(Flags& flags, const ModelSpec& m) {
   const bool isSwiGlu = m.activation == spec::ActivationKind::kSwiGlu;
   const bool isRotary = m.position == spec::PositionKind::kRotary;
   // What Megatron takes of a script that says nothing depends on the script, not on the model.
-  const int64_t ffn =
-      flags.has("--swiglu") ? 8 * m.hiddenSize / 3 / 64 * 64 : 4 * m.hiddenSize;
+  const int64_t ffn = flags.has("--swiglu") ? 8 * m.hiddenSize / 3 / 64 * 64 : 4 * m.hiddenSize;
   for (const char* name :
        {"--num-layers", "--hidden-size", "--num-attention-heads", "--max-position-embeddings"})
     if (!flags.has(name) && !isOfCheckpoint(flags, name))

@@ -11,8 +11,8 @@
 #include "ir/spec/stack_on_device.h"
 #include "planner/answer/adopt.h"
 #include "planner/question.h"
-#include "planner/search/pins.h"
 #include "planner/rounding.h"
+#include "planner/search/pins.h"
 #include "planner/supported.h"
 
 namespace trireme::planner {
@@ -186,8 +186,8 @@ std::string overlapNote(const plan::Plan& plan, const std::string& file,
 
 namespace {
 
-// Of as many devices as the plan has ranks or, where it is faster than those for it lies on parts of
-// more hosts, of all of these.
+// Of as many devices as the plan has ranks or, where it is faster than those for it lies on parts
+// of more hosts, of all of these.
 Result<PlanResult> searchBeside(Query query, const CostFunctions& costs, const PlanCheck& check,
                                 const SearchProgress& progress) {
   Result<PlanResult> found = searchPlan(query, costs, progress);

@@ -11,6 +11,7 @@
 #include "planner/answer/report.h"
 #include "planner/cuts/cuts.h"
 #include "planner/parts.h"
+#include "planner/search/pins.h"
 #include "planner/space/rank_orders.h"
 #include "planner/supported.h"
 
@@ -346,6 +347,7 @@ Result<std::vector<Alternative>> singleChanges(const Query& query, const plan::P
     alternative.chosen = std::move(change.chosen);
     alternative.other = std::move(change.other);
     alternative.also = std::move(change.also);
+    alternative.isPinned = !obeys(query.pins, change.plan);
     Recut other{std::move(change.plan), {}};
     plan::Plan even = other.plan;
     if (change.isUncut) simplifyRecomputed(even);
@@ -401,7 +403,8 @@ std::string toLine(const Alternative& a) {
       return head + fmt::format("{} slower ({} +{})", formatSeconds(a.difference), a.part,
                                 formatSeconds(a.partDifference));
     case Outcome::kFaster:
-      return head + fmt::format("{} faster ({} -{})", formatSeconds(a.difference * -1), a.part,
+      return head + fmt::format("{} faster{} ({} -{})", formatSeconds(a.difference * -1),
+                                a.isPinned ? ", which a pin or limit excludes" : "", a.part,
                                 formatSeconds(a.partDifference * -1));
   }
   return head;

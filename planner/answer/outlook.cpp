@@ -34,20 +34,6 @@ struct Variant {
   LimitKind kind = LimitKind::kPin;  // of what is given up
 };
 
-// The batch within a twentieth of the query's that more of the devices can share evenly; 0: none.
-int64_t evenBatch(const Query& query) {
-  constexpr double kNear = 0.05;
-  const int64_t batch = query.training.globalBatchSize;
-  const int64_t devices = query.pins.gpus.value_or(query.cluster.numDevices);
-  for (int64_t share = 1; share <= devices; ++share) {
-    if (devices % share != 0) continue;
-    const int64_t replicas = devices / share, near = (batch + replicas / 2) / replicas * replicas;
-    if (near > 0 && cost::asDouble(std::abs(near - batch)) <= kNear * cost::asDouble(batch))
-      return near == batch ? 0 : near;
-  }
-  return 0;
-}
-
 std::vector<Variant> changedQueries(const Query& query) {
   std::vector<Variant> variants;
   const auto add = [&](const std::string& what, double now, const std::string& unit,
@@ -313,6 +299,19 @@ class Around {
 };
 
 }  // namespace
+
+int64_t evenBatch(const Query& query) {
+  constexpr double kNear = 0.05;
+  const int64_t batch = query.training.globalBatchSize;
+  const int64_t devices = query.pins.gpus.value_or(query.cluster.numDevices);
+  for (int64_t share = 1; share <= devices; ++share) {
+    if (devices % share != 0) continue;
+    const int64_t replicas = devices / share, near = (batch + replicas / 2) / replicas * replicas;
+    if (near > 0 && cost::asDouble(std::abs(near - batch)) <= kNear * cost::asDouble(batch))
+      return near == batch ? 0 : near;
+  }
+  return 0;
+}
 
 Bytes limitTolerance(Bytes memory, Bytes missing) {
   constexpr double kOfMemory = 1e-3, kOfMissing = 0.05;

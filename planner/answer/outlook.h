@@ -58,6 +58,10 @@ void scaleBandwidth(spec::LinkTier& tier, double factor);
 // How much of it is done, and what comes next.
 using OutlookProgress = std::function<void(double done, const std::string& what)>;
 
+// A batch within a twentieth of the query's that all devices, or more of them than share that, can
+// share evenly; 0: none.
+int64_t evenBatch(const Query& query);
+
 // Limits: the search without the limit of memory and, if that is faster, searches with ever more of
 // it, and bisection, for the nearest faster plan; the search without each pin but `gpus`; the rule
 // that leaves devices idle. Sensitivities: 10 % more matmul rate, memory bandwidth, bandwidth of

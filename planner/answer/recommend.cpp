@@ -137,8 +137,21 @@ std::string overtakenLine(const Recommendation& r) {
   return out;
 }
 
+// Where devices stay idle and a look around has not said so.
+std::string batchLine(const Recommendation& r, const Query& query) {
+  const int64_t devices = query.pins.gpus.value_or(query.cluster.numDevices);
+  const int64_t near = evenBatch(query);
+  std::string out;
+  if (r.outlook || near == 0 || r.result.plan.numRanks() == devices) return out;
+  appendField(out, "batch",
+              fmt::format("{} sequences instead of {} are shared evenly by more of the {} devices: "
+                          "--explain says what that brings",
+                          near, query.training.globalBatchSize, devices));
+  return out;
+}
+
 std::string toText(const Recommendation& r, const Query& query, bool withPath) {
-  return fmt::format("{}{}{}{}{}{}{}", toText(query), toTable(r.result),
+  return fmt::format("{}{}{}{}{}{}{}{}", toText(query), toTable(r.result), batchLine(r, query),
                      r.roomier ? toTable(*r.roomier, r.result) : "",
                      toTable(r.why, r.result.estimate),
                      withPath ? toTable(r.path) : simulatedLine(r.path), overtakenLine(r),

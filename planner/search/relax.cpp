@@ -197,10 +197,9 @@ void Relaxer::giveUpRecompute() {
   std::optional<CostedPlan> found = best(std::move(relaxed));
   if (!found || found->plan.recompute == *pinned) return;
   const int64_t layers = found->plan.recomputeLayers;
-  std::string change =
-      fmt::format("recompute {}{} (pinned: {})", plan::recomputeName(found->plan.recompute),
-                  layers > 0 ? fmt::format(", recompute layers {}", layers) : "",
-                  plan::recomputeName(*pinned));
+  std::string change = fmt::format(
+      "recompute {}{} (pinned: {})", plan::recomputeName(found->plan.recompute),
+      layers > 0 ? fmt::format(", recompute layers {}", layers) : "", plan::recomputeName(*pinned));
   add(ChangeKind::kPin, std::move(change), *std::move(found));
 }
 
@@ -415,7 +414,7 @@ Status toStatus(const Shortfall& shortfall) {
       changes.empty()
           ? fmt::format("no single change of the query that was tried ({}) gives a plan",
                         fmt::join(shortfall.tried, "; "))
-          : fmt::format("would work{}: {}", changes.size() > 1 ? ", the cheapest first" : "",
+          : fmt::format("would work{}: {}", changes.size() > 1 ? ", fewest devices first" : "",
                         fmt::join(changes, ", or "));
   return {shortfall.reason.code(), fmt::format("{}; {}", shortfall.reason.message(), after)};
 }

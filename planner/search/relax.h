@@ -61,7 +61,7 @@ Result<Shortfall> shortfallOf(const Query& query, const Status& reason,
 //   13 sequences on 5 devices: 14 and 12 (of 2), 15 and 10 (of 5)
 std::vector<int64_t> nearBatches(const Query& query);
 
-// "...; would work, the cheapest first: microbatch 1 (pinned: 4) (5.300 ms a step), or ..."
+// "...; would work, fewest devices first: microbatch 1 (pinned: 4) (5.300 ms a step), or ..."
 Status toStatus(const Shortfall& shortfall);
 
 // kInfeasible: by how much `leanest`, the plan of the space that needs least memory, misses it.

@@ -379,7 +379,7 @@ class Relaxation:
 
 @dataclass(frozen=True)
 class Shortfall(_Answer):
-    """Why nothing fits, and what would: the cheapest change first."""
+    """Why nothing fits, and what would: the fewest devices first."""
 
     fits: bool
     reason: str

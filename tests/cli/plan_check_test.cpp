@@ -169,8 +169,7 @@ TEST_F(PlanCheckCommand, APlanIsCheckedAgainstWhatItsStackDoesThere) {
       runTrireme({"plan", "--model", "gpt2-1.5b", "--cluster", "dgx-1v", "--check", file});
   EXPECT_EQ(outcome.exitCode, 1);
   EXPECT_THAT(outcome.err, HasSubstr("note: device V100-32GB-SXM: of runs on it Alpa's alone"));
-  EXPECT_THAT(outcome.err,
-              HasSubstr("stack 'megatron-core' has no cp 2 without fused attention"));
+  EXPECT_THAT(outcome.err, HasSubstr("stack 'megatron-core' has no cp 2 without fused attention"));
   EXPECT_THAT(outcome.err, HasSubstr("nearest: cp 1"));
 }
 
@@ -250,8 +249,8 @@ TEST_F(PlanCheckCommand, APlanOnPartsOfHostsIsHeldAgainstPlansOnThem) {
   const std::string file = path("parts.yaml");
   const std::vector<std::string> question = {"--model", "gpt2-350m",       "--cluster", "dgx-h100",
                                              "--stack", "deepspeed-zero3", "--json"};
-  std::vector<std::string> args = {"plan", "--gpus", "64", "--batch", "15",
-                                   "--seq", "1024", "-o", file};
+  std::vector<std::string> args = {"plan",  "--gpus", "64", "--batch", "15",
+                                   "--seq", "1024",   "-o", file};
   args.insert(args.end(), question.begin(), question.end());
   expectSuccess(runTrireme(args));
   args = {"plan", "--check", file};

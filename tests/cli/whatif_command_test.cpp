@@ -466,7 +466,7 @@ TEST_F(WhatifCommand, WhatWouldGiveAPlanIsSaidAsByPlan) {
   expectRefusal(planned, 1,
                 {"error: overlapped reductions are a choice of Trireme's own programs: stack "
                  "'megatron-core' runs beside computation what its profile says; nearest: none "
-                 "pinned; would work, the cheapest first: ",
+                 "pinned; would work, fewest devices first: ",
                  "overlap reductions not pinned: ", "stack trireme (now: megatron-core): "});
   expectRefusal(swept, 1, {});
   EXPECT_EQ(swept.err, planned.err);

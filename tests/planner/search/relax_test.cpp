@@ -505,7 +505,7 @@ TEST(Shortfall, TextAndJsonSayTheSame) {
   const Shortfall shortfall = askForShortfall(pinnedQueries().front());
   const std::string text = toStatus(shortfall).message();
   const nlohmann::json json = toJson(shortfall);
-  EXPECT_THAT(text, HasSubstr("; would work, the cheapest first: "));
+  EXPECT_THAT(text, HasSubstr("; would work, fewest devices first: "));
   EXPECT_EQ(json.at("fits"), false);
   EXPECT_EQ(json.at("nearest").at("missingBytes").get<double>(),
             shortfall.nearest->estimate.missing().count());
