@@ -39,7 +39,7 @@ Status checkLaunch(const plan::Plan& plan, const LaunchOptions& launch) {
 // What is no plan may be a file that is not known by its contents.
 Result<plan::Plan> parseOwn(const std::string& text, const std::string& file) {
   Result<plan::Plan> plan = plan::parsePlan(text, file);
-  if (plan.has_value() || text.find("\nfingerprint:") != std::string::npos) return plan;
+  if (plan.has_value() || text.find("\nmicrobatch_size:") != std::string::npos) return plan;
   if (text.find("distributed_type:") != std::string::npos)
     return Error(invalidArgument(
         fmt::format("{}: files of Accelerate are not read: give DeepSpeed's JSON if it names one "

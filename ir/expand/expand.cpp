@@ -85,7 +85,7 @@ program::Training makeTraining(const spec::ModelSpec& model, const plan::Plan& p
   out.microbatchSize = plan.microbatchSize;
   out.numMicrobatches = plan.numMicrobatches();
   out.vocabSize = model.vocabSize;
-  out.modelFingerprint = plan.fingerprint;
+  out.modelFingerprint = plan.fingerprint != 0 ? plan.fingerprint : plan::fingerprintOf(model);
   out.learningRate = t.learningRate;
   out.minLearningRate = t.minLearningRate;
   out.warmupSteps = t.warmupSteps;

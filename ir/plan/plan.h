@@ -32,8 +32,10 @@ struct LayerRange {
 };
 
 struct Plan {
-  std::string model;              // name of the model it was made for
-  uint64_t fingerprint = 0;       // fingerprintOf(ModelSpec): a plan for another model is refused
+  std::string model;  // name of the model it was made for
+  // fingerprintOf(ModelSpec): a plan for another model is refused. 0, of plans by hand: for any of
+  // that name.
+  uint64_t fingerprint = 0;
   std::string stack = "trireme";  // name of the StackProfile it was made for; changes no number
   spec::TrainingSpec training;
 
@@ -92,7 +94,7 @@ std::vector<std::vector<LayerRange>> evenLayers(int64_t numLayers, int64_t pp,
 //
 // (P1)  degrees, microbatch size, virtual stages and vocabMultiple are at least 1; ranks, padded
 //       rows and tasks per rank fit in 31 bits
-// (P2)  the plan was made for this model (fingerprint)
+// (P2)  the plan was made for this model (fingerprint, or without one the name)
 // (P3)  the global batch is a multiple of dp * microbatchSize
 // (P4)  tp divides the key/value heads
 // (P5)  tp divides the ffn size

@@ -90,6 +90,12 @@ std::pair<std::string, std::string> otherwise(const Plan& p, const ModelSpec& mo
 }
 
 Status madeForThisModel(const Plan& p, const ModelSpec& model) {  // (P2)
+  if (p.fingerprint == 0 && p.model == model.name) return {};
+  if (p.fingerprint == 0)
+    return invalidArgument(
+        fmt::format("(P2) the plan says no fingerprint and is for model '{}', "
+                    "not for '{}'",
+                    p.model, model.name));
   const uint64_t available = fingerprintOf(model);
   if (p.fingerprint == available) return {};
   const auto [needed, there] = otherwise(p, model);

@@ -141,6 +141,30 @@ TEST(ParsePlan, RefusesUnknownKeysWithTheNearestValidOne) {
               HasSubstr("unknown key 'precison'; did you mean 'precision'?"));
 }
 
+// Whatever else a plan by hand leaves out is off, or one; its model is known by name.
+TEST(ParsePlan, TakesWhatAPlanByHandNeeds) {
+  const Plan whole = smallPlan();
+  std::string text = printPlan(whole);
+  for (const char* line : {"fingerprint", "cp", "ep", "dp_replicate", "dp_shard", "virtual_stages",
+                           "schedule", "recompute", "recompute_layers", "state_sharding",
+                           "sequence_parallel", "scatter_gather", "vocab_multiple"}) {
+    const size_t at = text.find("\n" + std::string(line) + ":") + 1;
+    ASSERT_GT(at, 0u) << line;
+    text.erase(at, text.find('\n', at) + 1 - at);
+  }
+  const Result<Plan> read = parsePlan(text, "plan.yaml");
+  ASSERT_TRUE(read.has_value()) << read.error().message();
+  Plan expected = Plan{};
+  expected.model = whole.model;
+  expected.stack = whole.stack;
+  expected.tp = whole.tp;
+  expected.pp = whole.pp;
+  expected.microbatchSize = whole.microbatchSize;
+  expected.layers = whole.layers;
+  expected.training = whole.training;
+  EXPECT_EQ(*read, expected);
+}
+
 TEST(ParsePlan, RefusesAMissingField) {
   EXPECT_THAT(messageAfterReplacing("tp: 1\n", ""), HasSubstr("tp: missing"));
   EXPECT_THAT(parsePlan("version: 2\n", "plan.yaml").error().message(), HasSubstr("missing"));

@@ -107,6 +107,16 @@ TEST(P2MadeForThisModel, AnotherModelIsRefused) {
 }
 
 // What follows from a field in a model's file follows here.
+TEST(P2MadeForThisModel, APlanByHandGoesByTheName) {
+  const spec::ModelSpec model = small::gpt();
+  Plan plan = small::plan(model, small::training());
+  plan.fingerprint = 0;
+  EXPECT_TRUE(verifyPlan(plan, model).ok());
+  plan.model = "another";
+  EXPECT_THAT(verifyPlan(plan, model).message(),
+              HasSubstr("(P2) the plan says no fingerprint and is for model 'another', not for"));
+}
+
 TEST(P2MadeForThisModel, TheFieldInWhichTheModelsDifferIsNamed) {
   const auto messageOf = [](const std::function<void(spec::ModelSpec&)>& change) {
     spec::ModelSpec other = eightHeads();
