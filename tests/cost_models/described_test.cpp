@@ -1,5 +1,4 @@
 // Costs of programs that Trireme does not make: products, attention, blocks.
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
