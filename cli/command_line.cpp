@@ -112,12 +112,17 @@ std::string takenByList(const CLI::App& command) {
 
 // Megatron-LM's names of what we have as well.
 constexpr std::pair<std::string_view, std::string_view> kFlagsOfMegatron[] = {
+    {"--num-layers", "--model"},
+    {"--hidden-size", "--model"},
     {"--micro-batch-size", "--microbatch"},
     {"--global-batch-size", "--batch"},
     {"--seq-length", "--seq"},
     {"--tensor-model-parallel-size", "--tp"},
     {"--pipeline-model-parallel-size", "--pp"},
     {"--context-parallel-size", "--cp"},
+    {"--data-parallel-size", "--dp"},
+    {"--use-distributed-optimizer", "--state-sharding"},
+    {"--num-layers-per-virtual-pipeline-stage", "--virtual-stages"},
     {"--num-virtual-stages-per-pipeline-rank", "--virtual-stages"},
     {"--recompute-granularity", "--recompute"},
     {"--recompute-num-layers", "--recompute-layers"},

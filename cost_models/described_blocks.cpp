@@ -466,12 +466,13 @@ GroupShape embeddingGroup(const plan::Plan& plan) {
 
 bool hidesTensors(const plan::Plan& plan, const spec::ClusterSpec& cluster) {
   if (plan.tp == 1 || !plan.sequenceParallel) return false;
+  constexpr BytesPerSecond kNetworks(125e9);  // of one device, no network is as fast
   const Levels levels = levelsOf(tensorGroup(plan), ranksOf(plan, cluster), cluster);
-  using spec::TierTopology;
-  const auto isIsland = [](TierTopology topology) {
-    return topology == TierTopology::kSwitch || topology == TierTopology::kMesh;
-  };
-  return levels.size() == 1 && isIsland(levels.front().tier->topology);
+  if (levels.size() > 1) return false;
+  const spec::LinkTier& tier = *levels.front().tier;
+  const bool isIsland =
+      tier.topology == spec::TierTopology::kSwitch || tier.topology == spec::TierTopology::kMesh;
+  return isIsland && (plan.tp <= cluster.devicesPerHost() || tier.bandwidth > kNetworks);
 }
 
 // Those of layerForward and layerBackward, of which as much is felt as cannot be hidden.

@@ -50,7 +50,8 @@ GroupShape embeddingGroup(const plan::Plan& plan);  // first and last stage
 // Whether software may run collectives of tensor parallelism beside products, as far as its
 // description says: what does (Transformer Engine's userbuffers, PyTorch's symmetric memory) splits
 // all-gathers and reduce-scatters of sequence parallelism, by kernels that write to the memory of
-// other ranks of an island of NVLink (NVIDIA/TransformerEngine issue 1071, seen 2026-11-29).
+// other ranks of an island of NVLink (NVIDIA/TransformerEngine issue 1071, seen 2026-11-29): of a
+// tier that is a switch or a mesh within a host, or faster than networks are.
 bool hidesTensors(const plan::Plan& plan, const spec::ClusterSpec& cluster);
 
 // Kernels of a layer, T = microbatch x sequence / cp tokens, h hidden, all widths divided by tp:

@@ -60,7 +60,7 @@ bool shareLinks(const StageSetting& s) {
   return !s.shards.empty() && !s.replicas.empty() && s.shards.back().tier == s.replicas.back().tier;
 }
 
-// What recomputation hides may be as long as it is: rounded, neither may be the faster for that.
+// What recomputation hides may be as long as it is, and rounding shall not make it the faster one.
 constexpr double kHidden = 1 - 1e-12;
 
 // Of a layer, which a layer's communication hides behind.

@@ -139,7 +139,10 @@ double activationsKept(const spec::ModelSpec& model, const plan::Plan& plan,
 
 double layerKept(const spec::ModelSpec& model, const plan::Plan& plan,
                  const spec::StackDescription& stack) {
-  return activationsKept(model, plan, stack) + gatheredWeights(model, plan, stack);
+  const bool isHalf = plan.recompute == plan::Recompute::kSelective &&
+                      stack.selective == spec::SelectiveRecompute::kEveryOther;
+  return activationsKept(model, plan, stack) +
+         gatheredWeights(model, plan, stack) / (isHalf ? 2 : 1);
 }
 
 // Of each chunk, by one microbatch.

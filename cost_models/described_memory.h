@@ -45,9 +45,8 @@ double f8CopyBytes(const plan::Plan& plan, const spec::StackDescription& stack);
 //           selective recomputation of attention
 //   f8      with keepsNarrow the inputs of products (two norms' results and the activation's) take
 //           one byte, and attention's result is there in both forms
-//   gathered   with keepsGatheredInputs and sequence parallelism what was gathered for products, 2
-//   h
-//              of 4 h, is not divided by tp; in f8 it takes one byte where it is gathered in f8
+//   gathered   with keepsGatheredInputs and sequence parallelism what was gathered for products,
+//              2 h of 4 h, is not divided by tp; one byte where it is gathered in f8
 //   weights    with keepsGatheredWeights and shared parameters those of its products, as they are
 //              gathered, h (2 a d + 2 kv + 2 f) / tp, 3 f with a gate
 //   autocast   the residual stream, 2 h of both, in f32
@@ -87,18 +86,16 @@ Bytes leastDescribedReserve(int64_t tp, int64_t pp, int64_t dp, const spec::Clus
 //                                     of layers, what autocast keeps of layers and head, and
 //                                     bucketBytes()
 //   activations    what microbatches in flight keep at most at once (in_flight.h); with
-//   recomputation one
-//                  layer in full besides; with sequence parallelism, once, an operand that is
-//                  gathered and a gradient that is to be scattered, each T h (with
-//                  keepsGatheredInputs two such gradients); logits of one
-//                  microbatch on the last stage; with sharded parameters those of two layers,
-//                  gathered, or where keepsWhole() those of the stage and their gradients; with
-//                  shared gradients of gathered copies those of one layer; the
-//                  loader's mask, b s^2 / cp, and with cp > 1 the whole from which it is cut; full
-//                  recomputation and that of attention keep it while a microbatch is in flight
-//                  (arguments of a checkpoint). Or, if
-//                  that is more, what the optimizer's step takes (stepGradientBytes), when all else
-//                  of this is gone
+//                  recomputation one layer in full besides; with sequence parallelism, once, an
+//                  operand that is gathered and a gradient that is to be scattered, each T h (with
+//                  keepsGatheredInputs two such gradients); logits of one microbatch on the last
+//                  stage; with sharded parameters those of two layers, gathered, or where
+//                  keepsWhole() those of the stage and their gradients; with shared gradients of
+//                  gathered copies those of one layer; the loader's mask, b s^2 / cp, and with
+//                  cp > 1 the whole from which it is cut; full recomputation and that of attention
+//                  keep it while a microbatch is in flight (arguments of a checkpoint). Or, if that
+//                  is more, what the optimizer's step takes (stepGradientBytes), when all else of
+//                  this is gone
 //   reserve        describedReserve(), and the description's fragmentation of all the rest
 MemoryUse describedMemoryOf(const StageSetting& setting, size_t stage);
 // Of its activations what is there beside microbatches in flight, and what the step takes instead

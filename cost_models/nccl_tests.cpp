@@ -349,12 +349,20 @@ static Status checkHosts(const spec::ClusterSpec& cluster, const NcclSweep& swee
       *fewest));
 }
 
+// Of how many devices the ranks of a block have the links: fewer than it has devices have those of
+// their ports, which several devices share.
+static int64_t devicesWorth(const spec::ClusterSpec& cluster, size_t tier, const NcclSweep& sweep) {
+  if (tier == 0) return 1;
+  const int64_t devices = cluster.tiers[tier - 1].devices;
+  const int64_t perBlock = perBlockOf(cluster, tier, sweep), ports = cluster.tiers[tier].nics;
+  if (perBlock == 0) return devices;
+  return std::min(devices, perBlock * std::max<int64_t>(ports > 0 ? devices / ports : devices, 1));
+}
+
 Status checkBandwidth(const spec::ClusterSpec& cluster, size_t tier, const NcclSweep& sweep) {
   constexpr double kMost = 4, kLeast = 1e-3;
-  // Fewer ranks than a host has devices have no more than their ports, and some beside.
-  const int64_t perBlock = perBlockOf(cluster, tier, sweep);
-  const int64_t inside = tier == 0 ? 1 : perBlock > 0 ? perBlock : cluster.tiers[tier - 1].devices;
-  const BytesPerSecond links = cluster.tiers[tier].bandwidth * static_cast<double>(inside);
+  const BytesPerSecond links =
+      cluster.tiers[tier].bandwidth * static_cast<double>(devicesWorth(cluster, tier, sweep));
   const auto rate = [](BytesPerSecond r) { return fmt::format("{:.1f} GB/s", r.count() / 1e9); };
   for (const spec::CollectivePoint& point : sweep.points)
     if (point.busBandwidth > links * kMost)

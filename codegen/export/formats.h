@@ -28,6 +28,9 @@ void noteFsdp(const plan::Plan& plan, Exported& exported);
 // Whether NVLink may join the ranks of tensor parallelism, as far as the plan says: those of a
 // host, or of a rack of hosts with few devices.
 bool mayShareIsland(const plan::Plan& plan);
+inline constexpr const char* kIslandNote =
+    "collectives of tensor parallelism run beside products where NVLink joins their ranks; "
+    "elsewhere (PCIe, other hosts) they cannot, as the plan is priced: switch it off there";
 // Whether Megatron-Core is told to run collectives of tensor parallelism beside products; and where
 // it can.
 bool overlapsTensorParallel(const plan::Plan& plan, const ExportOptions& options);

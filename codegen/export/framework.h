@@ -1,7 +1,6 @@
 // The programs that others train with, and what they can do of all that a plan can say.
 #pragma once
 #include <cstdint>
-#include <optional>
 #include <span>
 #include <string>
 #include <string_view>

@@ -216,7 +216,7 @@ bool mayShareIsland(const Plan& plan) {
   return mayBeRack || plan.tp <= std::max(plan.devicesPerHost, plan::kUsualHost);
 }
 
-// As the plan is priced (cost::hidesTensors).
+// As the plan is priced (cost::hidesTensors), as far as it says where its ranks are.
 bool overlapsTensorParallel(const Plan& plan, const ExportOptions& options) {
   return options.overlapsTensorParallel && plan.tp > 1 && plan.sequenceParallel &&
          mayShareIsland(plan);
@@ -230,11 +230,7 @@ void noteFsdp(const Plan& plan, Exported& exported) {
 }
 
 void noteTensorParallel(const Plan& plan, const ExportOptions& options, Exported& exported) {
-  if (overlapsTensorParallel(plan, options) && plan.devicesPerHost > 0 &&
-      plan.tp > plan.devicesPerHost)
-    exported.notes.push_back(
-        "collectives of tensor parallelism run beside products, between hosts as well: Transformer "
-        "Engine can where NVLink joins them, as in an NVL72");
+  if (overlapsTensorParallel(plan, options)) exported.notes.push_back(kIslandNote);
 }
 
 std::vector<Argument> megatronArguments(const Plan& plan, const ModelSpec& model,

@@ -39,7 +39,11 @@ Status checkLaunch(const plan::Plan& plan, const LaunchOptions& launch) {
 // What is no plan may be a file that is not known by its contents.
 Result<plan::Plan> parseOwn(const std::string& text, const std::string& file) {
   Result<plan::Plan> plan = plan::parsePlan(text, file);
-  if (plan.has_value() || text.find("\nmicrobatch_size:") != std::string::npos) return plan;
+  const auto hasKey = [&](const char* key) {
+    return text.find(fmt::format("\n{}:", key)) != std::string::npos;
+  };
+  if (plan.has_value() || hasKey("microbatch_size") || hasKey("layers") || hasKey("fingerprint"))
+    return plan;
   if (text.find("distributed_type:") != std::string::npos)
     return Error(invalidArgument(
         fmt::format("{}: files of Accelerate are not read: give DeepSpeed's JSON if it names one "
@@ -122,10 +126,10 @@ std::string setWidths(const Imported& imported, const std::string& file,
   bytes.gradientBytes = widths.gradient.value_or(bytes.gradientBytes);
   if (widths.gradient) {
     bytes.bf16GradientBytes = 0;
+    // A step that holds something besides for all tensors at once goes on to.
     if (*widths.gradient < 4)
       bytes.stepGradientBytes = 4;
-    else if (before.gradientBytes <
-             4)  // or it is of an optimizer that works on all tensors at once
+    else if (before.gradientBytes < 4)
       bytes.stepGradientBytes = 0;
   }
   // A profile of software that gathers fp8 has the width that it was compared with.

@@ -226,11 +226,12 @@ Status checkPrecision(const StackProfile& stack, const TrainingSpec& training) {
   // bf16 replaces fp16 and fp8; what has no bf16 has been given its own first choice.
   const bool hasBf16 = trainsIn(stack, Precision::kBf16);
   const std::string relative = relativeIn(precision, stack.name);
-  return invalidArgument(
-      fmt::format("stack '{}' does not train in {}; valid: {}; nearest: {}{}", stack.name,
-                  precisionName(precision), fmt::join(names, ", "),
-                  hasBf16 ? precisionName(Precision::kBf16) : names.front(),
-                  relative.empty() ? "" : fmt::format(", or stack {} (--stack)", relative)));
+  const char* const onGpus = precision == Precision::kFp8 ? " on GPUs that multiply in it" : "";
+  return invalidArgument(fmt::format(
+      "stack '{}' does not train in {}; valid: {}; nearest: {}{}", stack.name,
+      precisionName(precision), fmt::join(names, ", "),
+      hasBf16 ? precisionName(Precision::kBf16) : names.front(),
+      relative.empty() ? "" : fmt::format(", or stack {} (--stack){}", relative, onGpus)));
 }
 
 Precision usualPrecision(const StackProfile& stack, const DeviceSpec& device) {

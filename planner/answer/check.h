@@ -14,9 +14,11 @@ namespace trireme::planner {
 struct PlanCheck {
   plan::Plan plan;
   cost::Estimate estimate;
-  std::optional<PlanResult> optimum;  // of the same training on as many devices
-  std::string noOptimum;              // why there is none: nothing fits
-  Explanation explanation;            // what the next values of its choices are worth
+  // Of the same training on as many devices as the plan has ranks; where the plan is faster, for it
+  // lies on parts of its hosts, on all devices of these.
+  std::optional<PlanResult> optimum;
+  std::string noOptimum;    // why there is none: nothing fits
+  Explanation explanation;  // what the next values of its choices are worth
   // Of all changes of one choice, to any value. Of a plan that fits: the one that saves most time,
   // if one does. Of a plan that does not: the fastest that fits or, if none does, the one that
   // comes nearest to it.

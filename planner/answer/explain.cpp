@@ -347,7 +347,7 @@ Result<std::vector<Alternative>> singleChanges(const Query& query, const plan::P
     alternative.chosen = std::move(change.chosen);
     alternative.other = std::move(change.other);
     alternative.also = std::move(change.also);
-    alternative.isPinned = !obeys(query.pins, change.plan);
+    alternative.isExcluded = !obeys(query.pins, change.plan);
     Recut other{std::move(change.plan), {}};
     plan::Plan even = other.plan;
     if (change.isUncut) simplifyRecomputed(even);
@@ -404,7 +404,7 @@ std::string toLine(const Alternative& a) {
                                 formatSeconds(a.partDifference));
     case Outcome::kFaster:
       return head + fmt::format("{} faster{} ({} -{})", formatSeconds(a.difference * -1),
-                                a.isPinned ? ", which a pin or limit excludes" : "", a.part,
+                                a.isExcluded ? ", which a pin or limit excludes" : "", a.part,
                                 formatSeconds(a.partDifference * -1));
   }
   return head;

@@ -22,10 +22,10 @@ struct Alternative {
   Seconds difference;  // of the step, other - chosen; 0 unless both fit
   std::string part;    // the part of the breakdown that changes most
   Seconds partDifference;
-  Bytes missing;          // kDoesNotFit: by how much
-  bool isPinned = false;  // the query's pins and limits exclude it
-  std::string rule;       // kForbidden: what verifyPlan says
-  plan::Plan plan;        // the changed one
+  Bytes missing;            // kDoesNotFit: by how much
+  bool isExcluded = false;  // by the query's pins and limits
+  std::string rule;         // kForbidden: what verifyPlan says
+  plan::Plan plan;          // the changed one
 };
 
 struct Explanation {

@@ -13,7 +13,7 @@
 #include "planner/certainty.h"
 #include "planner/parts.h"
 #include "planner/plan_text.h"
-#include "planner/search/pins.h"
+#include "planner/search/search.h"
 
 namespace trireme::planner {
 
@@ -22,16 +22,29 @@ namespace {
 // What follows from an answer's single changes is looked at so often.
 constexpr int kMostAdopted = 4;
 
+// That the pins leave; nullptr: none is faster.
+const Alternative* fastestOf(const std::vector<Alternative>& alternatives) {
+  const Alternative* fastest = nullptr;
+  for (const Alternative& a : alternatives)
+    if (a.outcome == Outcome::kFaster && !a.isExcluded &&
+        (fastest == nullptr || a.difference < fastest->difference))
+      fastest = &a;
+  return fastest;
+}
+
 // Cuts beyond the space are tried of the plans that may win, so that what one choice makes of the
-// winner may have a faster one.
-Status adoptFromWhy(const Query& query, Recommendation& r) {
+// winner may have a faster one: if none that the explanation names, then any, as `--check` looks.
+Status adoptFromWhy(const Query& asked, Recommendation& r) {
+  const Query query = withStackOnDevice(asked);
   const CostFunctions costs = modelCosts(query);
   for (int tries = 0; tries < kMostAdopted; ++tries) {
-    const Alternative* fastest = nullptr;
-    for (const Alternative& a : r.why.alternatives)
-      if (a.outcome == Outcome::kFaster && obeys(query.pins, a.plan) &&
-          (fastest == nullptr || a.difference < fastest->difference))
-        fastest = &a;
+    const Alternative* fastest = fastestOf(r.why.alternatives);
+    std::vector<Alternative> any;
+    if (fastest == nullptr && !query.stack.ownPrograms) {
+      TRIREME_ASSIGN_OR_RETURN(
+          any, singleChanges(query, r.result.plan, r.result.estimate, costs, Reach::kAny));
+      fastest = fastestOf(any);
+    }
     if (fastest == nullptr) return {};
     CostedPlan faster{fastest->plan, {}};
     TRIREME_ASSIGN_OR_RETURN(faster.estimate, costs.estimate(faster.plan));
@@ -137,12 +150,15 @@ std::string overtakenLine(const Recommendation& r) {
   return out;
 }
 
-// Where devices stay idle and a look around has not said so.
+// Where devices stay idle, not for a pin, and a look around has not said so.
 std::string batchLine(const Recommendation& r, const Query& query) {
   const int64_t devices = query.pins.gpus.value_or(query.cluster.numDevices);
   const int64_t near = evenBatch(query);
   std::string out;
-  if (r.outlook || near == 0 || r.result.plan.numRanks() == devices) return out;
+  Pins none;
+  none.gpus = query.pins.gpus;
+  if (r.outlook || near == 0 || query.pins != none || r.result.plan.numRanks() == devices)
+    return out;
   appendField(out, "batch",
               fmt::format("{} sequences instead of {} are shared evenly by more of the {} devices: "
                           "--explain says what that brings",

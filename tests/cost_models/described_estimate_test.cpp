@@ -543,6 +543,7 @@ TEST(DescribedEstimate, IsNeverSlowerOnAFasterCluster) {
   for (const int64_t tp : {1, 2})
     for (const int64_t pp : {1, 2}) {
       plan::Plan plan = small::plan(model, small::training(), tp, pp, 8 / tp / pp);
+      plan.sequenceParallel = tp > 1;
       const auto step = [&](const spec::ClusterSpec& cluster) {
         return estimateDescribed(model, plan, cluster, stack)->step;
       };

@@ -168,6 +168,47 @@ TEST(DescribedBlocks, DoTheFlopsOfTheModel) {
 // Per layer and direction two all-reduces of b s h elements: 8 b s h (t - 1)/t elements in all per
 // rank (Narayanan et al. 2021), here at 10 GB/s. With sequence parallelism as many bytes, but half
 // of an all-reduce more in the backward twice: the input of both column-parallel layers again.
+// Four of a host of four, or of hosts of two in a rack whose links are faster than networks are.
+TEST(DescribedBlocks, HideTensorParallelismWithinAnIslandAlone) {
+  const spec::ModelSpec model = small::gpt(8, 128, 8);
+  plan::Plan plan = small::plan(model, small::training(16, 32), 4, 1, 2);
+  spec::ClusterSpec cluster = small::cluster(8, 4);
+  spec::LinkTier& inner = cluster.tiers.front();
+  inner.topology = spec::TierTopology::kSwitch;
+  EXPECT_FALSE(hidesTensors(plan, cluster));
+  plan.sequenceParallel = true;
+  EXPECT_TRUE(hidesTensors(plan, cluster));
+  plan.tp = 8;
+  plan.dpReplicate = 1;
+  EXPECT_FALSE(hidesTensors(plan, cluster));
+  plan.tp = 4;
+  for (const auto topology :
+       {spec::TierTopology::kBus, spec::TierTopology::kRails, spec::TierTopology::kTree}) {
+    inner.topology = topology;
+    EXPECT_FALSE(hidesTensors(plan, cluster));
+  }
+  inner.topology = spec::TierTopology::kSwitch;
+  cluster.hostDevices = 2;
+  ASSERT_EQ(cluster.devicesPerHost(), 2);
+  inner.bandwidth = BytesPerSecond(100e9);
+  EXPECT_FALSE(hidesTensors(plan, cluster));
+  inner.bandwidth = BytesPerSecond(900e9);
+  EXPECT_TRUE(hidesTensors(plan, cluster));
+  // What is hidden is what the description says, of a plan that may.
+  StackDescription stack;
+  const auto felt = [&] {
+    return describeBlocks(model, plan, cluster, stack).layer.forward.tensorParallel;
+  };
+  const Seconds all = felt();
+  stack.tensorParallelExposed = 0;
+  EXPECT_LT(felt(), all);
+  inner.bandwidth = BytesPerSecond(100e9);
+  stack.tensorParallelExposed = 1;
+  const Seconds slow = felt();
+  stack.tensorParallelExposed = 0;
+  EXPECT_EQ(felt(), slow);
+}
+
 TEST(DescribedBlocks, CommunicateFourTimesPerLayer) {
   spec::ModelSpec model = small::gpt();
   plan::Plan plan = small::plan(model, small::training(), 4);

@@ -250,6 +250,28 @@ TEST(CheckBandwidth, RefusesWhatNoLinkOfTheTierReaches) {
                         "GB/s: expected a thousandth"));
 }
 
+// Hosts of 8 with 80 GB/s out. One device of each has its own port's 10 GB/s, of which four times
+// as much is a test of another cluster, or where the host has two ports 40, where it has one all.
+TEST(CheckBandwidth, KnowsThePortsOfRanksThatDoNotFillTheirHosts) {
+  spec::ClusterSpec cluster = small::cluster(64, 8);
+  cluster.hostDevices = 8;
+  NcclSweep sweep;
+  sweep.numRanks = 8;
+  sweep.ranksOnHosts.assign(8, 1);
+  const auto takes = [&](int64_t ports, double gbps) {
+    cluster.tiers[1].nics = ports;
+    sweep.points = {{Bytes(1 << 30), BytesPerSecond(gbps * 1e9)}};
+    return checkBandwidth(cluster, 1, sweep).ok();
+  };
+  EXPECT_TRUE(takes(8, 39));
+  EXPECT_FALSE(takes(8, 41));
+  EXPECT_TRUE(takes(2, 159));
+  EXPECT_FALSE(takes(2, 161));
+  EXPECT_TRUE(takes(1, 319));
+  EXPECT_TRUE(takes(0, 319));  // not known
+  EXPECT_FALSE(takes(1, 321));
+}
+
 TEST(EfficiencyOf, IsNoneWhereItDoesNotFollow) {
   const spec::ClusterSpec cluster = small::cluster(64, 8);
   NcclSweep sweep;

@@ -469,21 +469,22 @@ TEST(TensorParallel, IsOverlappedWhereThePlanIsPricedSo) {
     setStack(spec::loadStack(stack).value(), options);
     return exportPlan(plan, model, framework, options).value();
   };
-  const auto isNoted = ::testing::Contains(HasSubstr("Engine can where NVLink joins them"));
+  const auto isNoted = ::testing::Contains(HasSubstr("where NVLink joins their ranks"));
   EXPECT_THAT(exported(Framework::kNemo, "nemo").text, Not(HasSubstr("comm_overlap")));
+  EXPECT_THAT(exported(Framework::kNemo, "nemo").notes, Not(isNoted));
   plan.sequenceParallel = true;
   const Exported nemo = exported(Framework::kNemo, "nemo");
   EXPECT_THAT(nemo.text, HasSubstr("\n'comm_overlap={_target_:megatron.bridge.training.comm_overlap"
                                    ".CommOverlapConfig,tp_comm_overlap:true}'\n"));
-  EXPECT_THAT(nemo.notes, Not(isNoted));
+  EXPECT_THAT(nemo.notes, isNoted);
   EXPECT_THAT(exported(Framework::kMegatron, "nemo").text, HasSubstr("\n--tp-comm-overlap\n"));
   EXPECT_THAT(exported(Framework::kMegatron, "megatron-core").text, Not(HasSubstr("tp-comm")));
   EXPECT_THAT(exported(Framework::kNemo, "megatron-core").text, Not(HasSubstr("comm_overlap")));
-  // Two of one rank's host, or of an NVL72; 16 of two hosts of eight.
-  plan.devicesPerHost = 1;
-  EXPECT_THAT(exported(Framework::kMegatron, "nemo").text, HasSubstr("\n--tp-comm-overlap\n"));
   EXPECT_THAT(exported(Framework::kMegatron, "nemo").notes, isNoted);
-  EXPECT_THAT(exported(Framework::kNemo, "nemo").notes, isNoted);
+  EXPECT_THAT(exported(Framework::kMegatron, "megatron-core").notes, Not(isNoted));
+  // Two of hosts of one, which may be those of an NVL72; 16 of two hosts of eight.
+  plan.devicesPerHost = 1;
+  EXPECT_TRUE(mayShareIsland(plan));
   plan.devicesPerHost = 8;
   plan.tp = 16;
   EXPECT_FALSE(mayShareIsland(plan));

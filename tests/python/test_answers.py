@@ -184,8 +184,9 @@ def test_a_file_of_another_program_is_held_against_what_that_can_run(
     actual = check.to_dict()
     assert timeless(actual.pop("optimum")) == timeless(optimum)
     assert actual == expected
-    # Alone on a device nothing would be shared: torchtitan shares parameters.
-    assert "state_sharding: parameters" in optimum["plan"]
+    # Its tensor parallelism is sequence parallel.
+    assert "sequence_parallel: true" in optimum["plan"]
+    assert optimum["estimate"]["stepSeconds"] <= expected["estimate"]["stepSeconds"]
 
 
 def test_messages_name_arguments(tmp_path: Path) -> None:

@@ -106,7 +106,6 @@ TEST(P2MadeForThisModel, AnotherModelIsRefused) {
               HasSubstr("(P2) the plan was made for model 'eight-heads'"));
 }
 
-// What follows from a field in a model's file follows here.
 TEST(P2MadeForThisModel, APlanByHandGoesByTheName) {
   const spec::ModelSpec model = small::gpt();
   Plan plan = small::plan(model, small::training());
@@ -117,6 +116,7 @@ TEST(P2MadeForThisModel, APlanByHandGoesByTheName) {
               HasSubstr("(P2) the plan says no fingerprint and is for model 'another', not for"));
 }
 
+// What follows from a field in a model's file follows here.
 TEST(P2MadeForThisModel, TheFieldInWhichTheModelsDifferIsNamed) {
   const auto messageOf = [](const std::function<void(spec::ModelSpec&)>& change) {
     spec::ModelSpec other = eightHeads();

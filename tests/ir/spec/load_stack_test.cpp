@@ -340,7 +340,7 @@ TEST(CheckPrecision, NamesWhatThereIsAndTheNearest) {
   f8.precision = Precision::kFp8;
   EXPECT_EQ(checkPrecision(loadStack("torchtitan").value(), f8).message(),
             "stack 'torchtitan' does not train in fp8; valid: bf16, fp32; nearest: bf16, or stack "
-            "torchtitan-compiled (--stack)");
+            "torchtitan-compiled (--stack) on GPUs that multiply in it");
 }
 
 TEST(CheckPrecision, OnlyOurOwnProgramsChooseTf32) {
