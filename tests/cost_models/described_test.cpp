@@ -194,6 +194,9 @@ TEST(DescribedBlocks, HideTensorParallelismWithinAnIslandAlone) {
   EXPECT_FALSE(hidesTensors(plan, cluster));
   inner.bandwidth = BytesPerSecond(900e9);
   EXPECT_TRUE(hidesTensors(plan, cluster));
+  plan.tp = 8;  // two of those racks
+  EXPECT_FALSE(hidesTensors(plan, cluster));
+  plan.tp = 4;
   // What is hidden is what the description says, of a plan that may.
   StackDescription stack;
   const auto felt = [&] {
