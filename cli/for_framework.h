@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "codegen/export/framework.h"
-#include "planner/search/pins.h"
+#include "planner/query.h"
 
 namespace trireme::cli {
 

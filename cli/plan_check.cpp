@@ -19,7 +19,6 @@
 #include "planner/answer/check.h"
 #include "planner/answer/report.h"
 #include "planner/answer/timeline.h"
-#include "planner/search/pins.h"
 
 namespace trireme::cli {
 namespace {

@@ -24,7 +24,6 @@
 #include "planner/answer/recommend.h"
 #include "planner/answer/report.h"
 #include "planner/plan_text.h"
-#include "planner/search/pins.h"
 #include "planner/search/relax.h"
 #include "planner/supported.h"
 #include "planner/whatif/ask.h"

@@ -13,7 +13,6 @@
 #include "planner/answer/outlook.h"
 #include "planner/certainty.h"
 #include "planner/plan_text.h"
-#include "planner/search/pins.h"
 #include "planner/search/search.h"
 
 namespace trireme::planner {
