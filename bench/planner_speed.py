@@ -7,7 +7,6 @@ candidates a second it bounded or dropped.
 import argparse
 import json
 import os
-import resource
 import statistics
 import subprocess
 
@@ -26,16 +25,17 @@ CASES = [
 
 def run_once(trireme, case):
     name, model, cluster, stack, devices, batch, sequence, precision, _ = case
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    done = subprocess.run(
+    with subprocess.Popen(
         [trireme, "plan", "--model", model, "--cluster", f"examples/clusters/{cluster}.yaml",
          "--stack", f"examples/stacks/{stack}.yaml", "--gpus", str(devices), "--batch", str(batch),
          "--seq", str(sequence), "--precision", precision, "--json"],
-        check=True, capture_output=True, text=True)
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    plan = json.loads(done.stdout)
-    cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    return plan, cpu, after.ru_maxrss / 1024
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        out = process.stdout.read()
+        _, status, used = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+        if process.returncode != 0:
+            raise SystemExit(f"{name}: {process.stderr.read()}")
+    return json.loads(out), used.ru_utime + used.ru_stime, used.ru_maxrss / 1024
 
 
 def main():

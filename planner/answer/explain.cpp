@@ -9,6 +9,7 @@
 #include "ir/plan/choices.h"
 #include "planner/answer/recut.h"
 #include "planner/answer/report.h"
+#include "planner/cuts/best_cut.h"
 #include "planner/cuts/cuts.h"
 #include "planner/parts.h"
 #include "planner/search/pins.h"
@@ -324,6 +325,71 @@ std::vector<Alternative> bestWays(std::vector<Alternative> all) {
   return best;
 }
 
+// The legal ways to change one choice that the stack and the search know, and those that are not
+// legal.
+std::vector<Change> changesOf(const Query& query, const Plan& plan, const BlockCosts& blocks,
+                              Reach reach) {
+  std::vector<Change> changes =
+      Changes(plan, cutsFor(query, plan, blocks), mostChunks(query), reach).take();
+  const auto isLeftOut = [&](const Change& change) {
+    if (!checkSupported(change.plan, query.model, query.stack).ok()) return true;
+    // On a host nothing overlaps.
+    if (query.cluster.device.kind == spec::DeviceKind::kHost && change.plan.overlapReductions &&
+        !plan.overlapReductions)
+      return true;
+    // Nor does the search look at stages inside where nothing is better for it.
+    return change.choice == "rank order" && change.plan.rankOrder == RankOrder::kTpCpPpDp &&
+           !mayBeBetterInside(query, plan);
+  };
+  changes.erase(std::remove_if(changes.begin(), changes.end(), isLeftOut), changes.end());
+  return changes;
+}
+
+Status legalityOf(const Query& query, const Change& change) {
+  Plan even = change.plan;
+  if (change.isUncut) simplifyRecomputed(even);
+  return plan::verifyPlan(even, query.model);
+}
+
+Result<Alternative> compare(const Query& query, const cost::Estimate& chosen,
+                            const CostFunctions& costs, Change change) {
+  Alternative alternative;
+  alternative.isExcluded = !obeys(query.pins, change.plan);
+  Recut other{std::move(change.plan), {}};
+  change.plan = other.plan;
+  if (const Status legal = legalityOf(query, change); !legal.ok()) {
+    alternative.outcome = Outcome::kForbidden;
+    alternative.rule = legal.message();
+  } else {
+    if (change.isUncut) {
+      TRIREME_ASSIGN_OR_RETURN(other, fastestCut(query, other.plan, costs));
+    } else {
+      TRIREME_ASSIGN_OR_RETURN(other.estimate, costs.estimate(other.plan));
+    }
+    comparePlans(chosen, other.estimate, alternative);
+  }
+  alternative.choice = std::move(change.choice);
+  alternative.chosen = std::move(change.chosen);
+  alternative.other = std::move(change.other);
+  alternative.also = std::move(change.also);
+  alternative.plan = std::move(other.plan);
+  return alternative;
+}
+
+// Whether no cut of a legal change makes it faster than that and fits.
+Result<bool> isInVain(const Query& query, const Change& change, Seconds step,
+                      const CostFunctions& costs) {
+  TRIREME_ASSIGN_OR_RETURN(const SharedBlocks blocks, costs.blocks(change.plan));
+  if (!change.isUncut) return boundOf(query, change.plan, *blocks).time >= step;
+  if (!blocks->described) return false;
+  // Cuts beyond the space may be so much below the bound of those in it.
+  constexpr double kBeyond = 0.99;
+  Query uncut = query;
+  uncut.pins.layers.clear();
+  SlotTable slots;
+  return CutSearch(uncut, change.plan, *blocks, slots).bound() * kBeyond >= step;
+}
+
 }  // namespace
 
 Result<std::vector<Alternative>> singleChanges(const Query& query, const plan::Plan& plan,
@@ -331,41 +397,28 @@ Result<std::vector<Alternative>> singleChanges(const Query& query, const plan::P
                                                const CostFunctions& costs, Reach reach) {
   TRIREME_ASSIGN_OR_RETURN(const SharedBlocks blocks, costs.blocks(plan));
   std::vector<Alternative> alternatives;
-  for (Change& change :
-       Changes(plan, cutsFor(query, plan, *blocks), mostChunks(query), reach).take()) {
-    if (!checkSupported(change.plan, query.model, query.stack).ok()) continue;
-    // On a host nothing overlaps.
-    if (query.cluster.device.kind == spec::DeviceKind::kHost && change.plan.overlapReductions &&
-        !plan.overlapReductions)
-      continue;
-    // Nor does the search look at stages inside where nothing is better for it.
-    if (change.choice == "rank order" && change.plan.rankOrder == plan::RankOrder::kTpCpPpDp &&
-        !mayBeBetterInside(query, plan))
-      continue;
-    Alternative alternative;
-    alternative.choice = std::move(change.choice);
-    alternative.chosen = std::move(change.chosen);
-    alternative.other = std::move(change.other);
-    alternative.also = std::move(change.also);
-    alternative.isExcluded = !obeys(query.pins, change.plan);
-    Recut other{std::move(change.plan), {}};
-    plan::Plan even = other.plan;
-    if (change.isUncut) simplifyRecomputed(even);
-    if (const Status legal = plan::verifyPlan(even, query.model); !legal.ok()) {
-      alternative.outcome = Outcome::kForbidden;
-      alternative.rule = legal.message();
-    } else {
-      if (change.isUncut) {
-        TRIREME_ASSIGN_OR_RETURN(other, fastestCut(query, other.plan, costs));
-      } else {
-        TRIREME_ASSIGN_OR_RETURN(other.estimate, costs.estimate(other.plan));
-      }
-      comparePlans(chosen, other.estimate, alternative);
-    }
-    alternative.plan = std::move(other.plan);
+  for (Change& change : changesOf(query, plan, *blocks, reach)) {
+    TRIREME_ASSIGN_OR_RETURN(Alternative alternative,
+                             compare(query, chosen, costs, std::move(change)));
     alternatives.push_back(std::move(alternative));
   }
   return reach == Reach::kNext ? bestWays(std::move(alternatives)) : alternatives;
+}
+
+Result<std::vector<Alternative>> fasterChanges(const Query& query, const plan::Plan& plan,
+                                               const cost::Estimate& chosen,
+                                               const CostFunctions& costs) {
+  TRIREME_ASSIGN_OR_RETURN(const SharedBlocks blocks, costs.blocks(plan));
+  std::vector<Alternative> faster;
+  for (Change& change : changesOf(query, plan, *blocks, Reach::kAny)) {
+    if (!legalityOf(query, change).ok()) continue;
+    TRIREME_ASSIGN_OR_RETURN(const bool inVain, isInVain(query, change, chosen.step, costs));
+    if (inVain) continue;
+    TRIREME_ASSIGN_OR_RETURN(Alternative alternative,
+                             compare(query, chosen, costs, std::move(change)));
+    if (alternative.outcome == Outcome::kFaster) faster.push_back(std::move(alternative));
+  }
+  return faster;
 }
 
 Result<Explanation> explain(const Query& query, const plan::Plan& plan,

@@ -45,6 +45,11 @@ enum class Reach : uint8_t { kNext, kAny };
 Result<std::vector<Alternative>> singleChanges(const Query& query, const plan::Plan& plan,
                                                const cost::Estimate& chosen,
                                                const CostFunctions& costs, Reach reach);
+// Of those of any reach the ones that are faster and fit; what a bound shows not to be is not
+// costed. Requires that the plan fits.
+Result<std::vector<Alternative>> fasterChanges(const Query& query, const plan::Plan& plan,
+                                               const cost::Estimate& chosen,
+                                               const CostFunctions& costs);
 
 // Changes of any legal plan, also of one that does not fit, to the next values. Errors: those of
 // singleChanges.

@@ -6,6 +6,7 @@
 
 #include "planner/answer/report.h"
 #include "planner/parts.h"
+#include "planner/plan_text.h"
 #include "tests/planner/small_query.h"
 
 namespace trireme::planner {
@@ -166,6 +167,34 @@ TEST(Explain, OtherStagesGetTheCutThatTheSearchWouldChoose) {
   ASSERT_TRUE(best.has_value());
   query.cluster.device.memory = best->estimate.memory.total() * 1.02;
   expectCutsOfTheSearch(query);
+}
+
+// What a bound leaves out is slower or does not fit: of every plan that a search has come upon, as
+// many changes are faster as without it, and by as much.
+TEST(FasterChanges, AreThoseOfAllThatAreFaster) {
+  size_t faster = 0;
+  for (const bool ownPrograms : {true, false}) {
+    Query query = computeBound(smallQuery(8, 13, 24));
+    query.stack.name = ownPrograms ? query.stack.name : "described";
+    query.stack.ownPrograms = ownPrograms;
+    query.topK = 12;
+    const auto roomy = searchPlan(query);
+    ASSERT_TRUE(roomy.has_value());
+    query.cluster.device.memory = roomy->estimate.memory.total() * 1.02;
+    const auto result = searchPlan(query);
+    ASSERT_TRUE(result.has_value());
+    const CostFunctions costs = modelCosts(query);
+    for (const RunnerUp& runner : result->runnersUp) {
+      auto all = singleChanges(query, runner.plan, runner.estimate, costs, Reach::kAny);
+      const auto found = fasterChanges(query, runner.plan, runner.estimate, costs);
+      ASSERT_TRUE(all.has_value() && found.has_value());
+      std::erase_if(*all, [](const Alternative& a) { return a.outcome != Outcome::kFaster; });
+      ASSERT_EQ(found->size(), all->size()) << summary(runner.plan);
+      for (size_t i = 0; i < all->size(); ++i) EXPECT_EQ(toLine((*found)[i]), toLine((*all)[i]));
+      faster += all->size();
+    }
+  }
+  EXPECT_GT(faster, 10u);
 }
 
 TEST(Explain, ForbiddenChangesNameTheRule) {
