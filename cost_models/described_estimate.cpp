@@ -55,7 +55,7 @@ Seconds scatterTime(const StageSetting& s, double parameters, const Levels& leve
 }
 
 // Whether the ranks that share state and those that hold the same part of it send over the same
-// links: one after the other then, else side by side.
+// links.
 bool shareLinks(const StageSetting& s) {
   return !s.shards.empty() && !s.replicas.empty() && s.shards.back().tier == s.replicas.back().tier;
 }
@@ -68,30 +68,6 @@ Seconds backwardTime(const StageSetting& s, bool isRecomputed) {
   PassCost back = s.blocks.layer.backward;
   if (isRecomputed) back += s.blocks.layer.recomputed;
   return passTime(back, s.stack);
-}
-
-// Of a kind of communication that gradients need in every backward, beside that of the next layer,
-// with `before` it on the same links. The embedding's and the last layer's have no neighbour.
-template <typename TimeOf>
-ShardedTraffic besideBackward(const StageSetting& s, const TimeOf& timeOf,
-                              Seconds before = Seconds(0)) {
-  const BlockCost& layer = s.blocks.layer;
-  const Seconds reduced = timeOf(layer.parameters);
-  const bool isTied = s.model.tiedEmbeddings && s.plan.pp == 1;
-  const auto felt = [&](bool isRecomputed) {
-    const Seconds work = backwardTime(s, isRecomputed);
-    const double share = s.stack.gradientExposed;
-    return exposedTime(before + reduced, work, share) - exposedTime(before, work, share);
-  };
-  return {Seconds(0), felt(false), timeOf(s.blocks.embedding.parameters) + reduced,
-          isTied ? Seconds(0) : timeOf(s.blocks.head.parameters),
-          (felt(false) - felt(true)) * kHidden};
-}
-
-// Gradients that are sharded leave the rank in every backward: Megatron-FSDP
-// (grad_reduce_every_bprop) and ZeRO 2 add up shards.
-ShardedTraffic gradientTraffic(const StageSetting& s) {
-  return besideBackward(s, [&](double parameters) { return scatterTime(s, parameters, s.shards); });
 }
 
 Seconds copyTime(const StageSetting& s, double parameters) {
@@ -113,55 +89,57 @@ Levels shardLevels(const StageSetting& s) {
   return levels;
 }
 
-// Gathered for the forward and, if they did not stay, for the backward.
-ShardedTraffic parameterTraffic(const StageSetting& s) {
-  const Levels levels = shardLevels(s);
-  const auto gather = [&](double parameters) { return gatherTime(s, parameters, levels); };
-  const auto reduce = [&](double parameters) { return scatterTime(s, parameters, levels); };
-  const BlockCost& layer = s.blocks.layer;
-  const Seconds gathered = gather(layer.parameters), reduced = reduce(layer.parameters);
-  const Seconds again =
-      s.plan.stateSharding == plan::StateSharding::kParameters ? gathered : Seconds(0);
-  const auto felt = [&](bool isRecomputed) {
-    return exposedTime(again + reduced, backwardTime(s, isRecomputed), s.stack.gatherExposed);
+// Communication of every backward, `share` of which is felt though all of it is hidden.
+struct Exchange {
+  Seconds time;
+  double share = 0;
+};
+
+// What is felt of two beside one backward: one after the other, or side by side.
+Seconds exposedTogether(const Exchange& a, const Exchange& b, bool inTurn, Seconds work) {
+  const Seconds whole = inTurn ? a.time + b.time : std::max(a.time, b.time);
+  return std::max(a.time * a.share + b.time * b.share, whole - work);
+}
+
+// In every pass: parameters are gathered for the forward and, if they did not stay, for the
+// backward, and gradients leave the rank after it, as those alone do with ZeRO 2 and Megatron-FSDP
+// (grad_reduce_every_bprop), which add up shards. Then replicas exchange what they have. What a
+// layer's backward needs is beside that of the next layer; the first layer's parameters, the last
+// one's gradients, the embedding and the head have no neighbour.
+ShardedTraffic shardedTraffic(const StageSetting& s) {
+  const bool isShared = s.plan.stateSharding == plan::StateSharding::kParameters;
+  const bool isGathered =
+      (isShared && !keepsWhole(s.plan, s.stack)) || gathersForPasses(s.plan, s.stack);
+  const bool isReduced = isGathered || s.plan.stateSharding == plan::StateSharding::kGradients;
+  const bool isReplicated = reducesEveryMicrobatch(s);
+  const Levels levels = isGathered ? shardLevels(s) : s.shards;
+  const auto gather = [&](const BlockCost& block) {
+    return isGathered ? gatherTime(s, block.parameters, levels) : Seconds(0);
+  };
+  const auto reduce = [&](const BlockCost& block) {
+    return isReduced ? scatterTime(s, block.parameters, levels) : Seconds(0);
+  };
+  const auto replicate = [&](const BlockCost& block) {
+    return isReplicated ? replicatedTime(s, block.parameters) : Seconds(0);
+  };
+  const auto copy = [&](const BlockCost& block) {
+    return isGathered ? copyTime(s, block.parameters) : Seconds(0);
   };
   const auto alone = [&](const BlockCost& block) {
-    return gather(block.parameters) + reduce(block.parameters);
+    return gather(block) + reduce(block) + replicate(block);
   };
-  // The first layer's parameters and the last one's gradients have no neighbour either.
-  return {
-      exposedTime(gathered, passTime(layer.forward, s.stack), s.stack.gatherExposed),
-      felt(false) + copyTime(s, layer.parameters),
-      alone(s.blocks.embedding) + gathered + reduced + copyTime(s, s.blocks.embedding.parameters),
-      s.model.tiedEmbeddings && s.plan.pp == 1 ? Seconds(0) : alone(s.blocks.head),
-      (felt(false) - felt(true)) * kHidden};
-}
-
-ShardedTraffic operator+(const ShardedTraffic& a, const ShardedTraffic& b) {
-  return {a.layerForward + b.layerForward, a.layerBackward + b.layerBackward,
-          a.embedding + b.embedding, a.head + b.head, a.recomputedLess + b.recomputedLess};
-}
-
-ShardedTraffic shardedTraffic(const StageSetting& s) {
-  const double layer = s.blocks.layer.parameters;
-  ShardedTraffic traffic;
-  Seconds before;  // of a layer's, on links that replicas need
-  const bool isGathered =
-      s.plan.stateSharding == plan::StateSharding::kParameters && !keepsWhole(s.plan, s.stack);
-  if (isGathered || gathersForPasses(s.plan, s.stack)) {
-    const Levels levels = shardLevels(s);
-    traffic = parameterTraffic(s);
-    before =
-        (isGathered ? gatherTime(s, layer, levels) : Seconds(0)) + scatterTime(s, layer, levels);
-  } else if (s.plan.stateSharding == plan::StateSharding::kGradients) {
-    traffic = gradientTraffic(s);
-    before = scatterTime(s, layer, s.shards);
-  }
-  if (reducesEveryMicrobatch(s))
-    traffic = traffic + besideBackward(
-                            s, [&](double parameters) { return replicatedTime(s, parameters); },
-                            shareLinks(s) ? before : Seconds(0));
-  return traffic;
+  const BlockCost& layer = s.blocks.layer;
+  const Exchange shards{(isShared ? gather(layer) : Seconds(0)) + reduce(layer),
+                        isGathered ? s.stack.gatherExposed : s.stack.gradientExposed};
+  const Exchange replicas{replicate(layer), s.stack.gradientExposed};
+  const auto felt = [&](bool isRecomputed) {
+    return exposedTogether(shards, replicas, shareLinks(s), backwardTime(s, isRecomputed));
+  };
+  const bool isTied = s.model.tiedEmbeddings && s.plan.pp == 1;
+  return {exposedTime(gather(layer), passTime(layer.forward, s.stack), s.stack.gatherExposed),
+          felt(false) + copy(layer),
+          alone(s.blocks.embedding) + alone(layer) + copy(s.blocks.embedding),
+          isTied ? Seconds(0) : alone(s.blocks.head), (felt(false) - felt(true)) * kHidden};
 }
 
 // One chunk of a stage: what its passes cost, by kind.
@@ -267,9 +245,8 @@ OncePerStep onceOf(const StageSetting& s, const StageDescription& stage, size_t 
     for (const Seconds time : *times) backward += time;
   const bool goesOn = s.stack.postValidation && plan::splitsBackward(s.plan.schedule);
   OncePerStep once{{}, tiedTime(s, rank), parts.copies, parts.optimizer, !goesOn};
-  for (const OnceParts::Communication& part : parts.communication)
-    (part.isBackward ? once.gradients : once.parameters) +=
-        part.felt(part.isBackward ? backward : forward, pieces);
+  once.gradients = parts.reduced.felt(backward, pieces);
+  once.parameters = parts.gathered.felt(forward, pieces);
   return once;
 }
 
@@ -449,21 +426,17 @@ OnceParts oncePartsOf(const StageSetting& s, double parameters) {
   parts.optimizer =
       streamTime(Bytes(parameters / shards * s.stack.optimizerTraffic), s.cluster.device) +
       s.stack.hostStep;
-  auto& [replicated, reduced, gathered] = parts.communication;
   const double beside = microbatchesBeside(plan);
-  if (!reducesEveryMicrobatch(s))
-    replicated = {replicatedTime(s, parameters), s.stack.gradientExposed, true, beside};
+  parts.reduced = {{}, s.stack.gradientExposed, beside};
+  parts.gathered = {{}, s.stack.gatherExposed, beside};
+  if (!reducesEveryMicrobatch(s)) parts.reduced.time = replicatedTime(s, parameters);
   if (plan.stateSharding == plan::StateSharding::kNone) return parts;
   if (plan.stateSharding == plan::StateSharding::kParameters && !keepsWhole(plan, s.stack))
     return parts;
   if (gathersForPasses(plan, s.stack)) return parts;
   if (plan.stateSharding != plan::StateSharding::kGradients)  // else in every backward
-    reduced = {scatterTime(s, parameters, s.shards), s.stack.gradientExposed, true, beside};
-  if (shareLinks(s)) {
-    reduced.time += replicated.time;
-    replicated.time = Seconds(0);
-  }
-  gathered = {gatherTime(s, parameters, s.shards), s.stack.gatherExposed, false, beside};
+    parts.reduced.time += scatterTime(s, parameters, s.shards);
+  parts.gathered.time = gatherTime(s, parameters, s.shards);
   if (keepsWhole(plan, s.stack))
     parts.copies = streamTime(Bytes(s.stack.parameterTraffic * parameters), s.cluster.device);
   return parts;

@@ -1,6 +1,5 @@
 // Time of a step of a program that Trireme does not make, in closed form.
 #pragma once
-#include <array>
 #include <optional>
 #include <vector>
 
@@ -28,8 +27,9 @@ namespace trireme::cost {
 //
 // State sharding, with P parameters on a rank and n ranks that share them:
 //   none        all-reduce of gradients, beside the backward of the last microbatch
-//   (replicas)  that of shards the same; or that of each layer beside the backward of the next, for
-//               every microbatch (StackDescription::replicaReduction)
+//   (replicas)  that of shards after it; or that of each layer beside the backward of the next, for
+//               every microbatch (StackDescription::replicaReduction), beside what shards exchange,
+//               or after it if that goes over the same links
 //   optimizer   reduce-scatter of gradients, and all-gather of parameters beside the forward of the
 //   (gradients) first microbatch; the optimizer works on P / n
 //   parameters  for every microbatch each layer's parameters are gathered before its forward and
@@ -114,16 +114,17 @@ StageEstimate estimateStage(const StageSetting& setting, size_t stage);
 
 // What a stage does once per step for its parameters.
 struct OnceParts {
-  // Hidden beside passes of all the stage's chunks, of the last microbatches backward or of the
-  // first ones forward, but for `share` and for one of so many pieces that it comes in.
+  // Hidden beside passes of all the stage's chunks of so many microbatches, but for `share` and for
+  // one of so many pieces that it comes in.
   struct Communication {
     Seconds time;
     double share = 1;
-    bool isBackward = true;
     double microbatches = 1;
     Seconds felt(Seconds ofMicrobatch, double pieces) const;
   };
-  std::array<Communication, 3> communication;
+  // The former beside the last backwards, shards and then replicas (Megatron-LM has one stream for
+  // both, param_and_grad_buffer.py); the latter beside the first forwards.
+  Communication reduced, gathered;
   Seconds copies, optimizer;  // nothing hides them
 };
 OnceParts oncePartsOf(const StageSetting& setting, double parameters);

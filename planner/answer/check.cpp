@@ -225,11 +225,10 @@ Result<PlanCheck> checkPlan(const plan::Plan& plan, const Query& query,
   check.plan = placed;
   TRIREME_ASSIGN_OR_RETURN(check.estimate, costs.estimate(placed));
   TRIREME_ASSIGN_OR_RETURN(check.explanation, explain(query, placed, check.estimate, costs));
-  TRIREME_ASSIGN_OR_RETURN(
-      const std::vector<Alternative> changes,
-      check.estimate.fits()
-          ? fasterChanges(query, placed, check.estimate, costs)
-          : singleChanges(query, placed, check.estimate, costs, Reach::kAny));
+  TRIREME_ASSIGN_OR_RETURN(const std::vector<Alternative> changes,
+                           check.estimate.fits()
+                               ? fasterChanges(query, placed, check.estimate, costs)
+                               : singleChanges(query, placed, check.estimate, costs, Reach::kAny));
   check.bestChange = bestChange(check.estimate, changes);
   Result<PlanResult> optimum = searchBeside(query, costs, check, progress);
   if (optimum.has_value()) {

@@ -41,8 +41,7 @@ Status adoptFromWhy(const Query& asked, Recommendation& r) {
     const Alternative* fastest = fastestOf(r.why.alternatives);
     std::vector<Alternative> any;
     if (fastest == nullptr && !query.stack.ownPrograms) {
-      TRIREME_ASSIGN_OR_RETURN(any,
-                               fasterChanges(query, r.result.plan, r.result.estimate, costs));
+      TRIREME_ASSIGN_OR_RETURN(any, fasterChanges(query, r.result.plan, r.result.estimate, costs));
       fastest = fastestOf(any);
     }
     if (fastest == nullptr) return {};

@@ -22,7 +22,8 @@ namespace {
 // With everything hidden that can be.
 Seconds leastOf(const cost::OnceParts& once) {
   Seconds least = once.copies + once.optimizer;
-  for (const auto& part : once.communication) least += part.time * std::min(part.share, 1.0);
+  for (const auto& part : {once.reduced, once.gathered})
+    least += part.time * std::min(part.share, 1.0);
   return least;
 }
 
@@ -383,13 +384,9 @@ double CutBound::withOnce(double path, double perLayer, double parameters, int64
   const auto felt = [&](double stage) {
     const double pieces =
         chunks > 1 ? chunks : std::clamp(stage / perLayer, 1.0, asDouble(stages_.numLayers));
-    double time = 0;
-    for (const auto& part : once.communication) {
-      if (part.time.count() <= 0) continue;
-      const Seconds beside(std::max(stage - (part.isBackward ? forward : backward), 0.0));
-      time += part.felt(beside, pieces).count();
-    }
-    return time;
+    return (once.reduced.felt(Seconds(std::max(stage - forward, 0.0)), pieces) +
+            once.gathered.felt(Seconds(std::max(stage - backward, 0.0)), pieces))
+        .count();
   };
   double stage = std::max(path / m - perMicrobatch, 0.0);
   double least = path + felt(stage);

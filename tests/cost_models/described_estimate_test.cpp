@@ -33,14 +33,40 @@ TEST(OnceParts, AreHiddenBesideTheOtherChunksOfPMicrobatches) {
     const spec::ClusterSpec cluster = quietCluster();
     const DescribedBlocks blocks = describeBlocks(model, plan, cluster, stack);
     const OnceParts parts = oncePartsOf({blocks, model, plan, cluster, stack}, 1e6);
-    for (const auto& part : parts.communication) {
-      if (part.time <= Seconds(0)) continue;
+    for (const auto& part : {parts.reduced, parts.gathered}) {
+      ASSERT_GT(part.time, Seconds(0));
       EXPECT_EQ(part.microbatches, expected) << pp << v;
       const Seconds t = part.time, pass = t * (0.5 / expected);
       EXPECT_NEAR(part.felt(pass, 4) / t, 0.5 + 0.25, 1e-12);
       EXPECT_NEAR(part.felt(t * 2, 4) / t, part.share + 0.25, 1e-12);
     }
   }
+}
+
+// Shards first, then replicas, in one stream once per step: both together, beside one backward.
+TEST(OnceParts, ShardsAndReplicasReduceOneAfterTheOther) {
+  const spec::ModelSpec model = small::gpt(16);
+  spec::StackDescription stack;
+  const spec::ClusterSpec cluster = small::cluster(16, 4);
+  const auto reduced = [&](int64_t replicas) {
+    plan::Plan plan = small::plan(model, small::training(64, 32), 1, 1, 16);
+    plan.dpReplicate = replicas;
+    plan.dpShard = 16 / replicas;
+    plan.stateSharding =
+        replicas < 16 ? plan::StateSharding::kOptimizer : plan::StateSharding::kNone;
+    const DescribedBlocks blocks = describeBlocks(model, plan, cluster, stack);
+    return oncePartsOf({blocks, model, plan, cluster, stack}, 1e6).reduced.time;
+  };
+  const auto time = [&](spec::CollectiveKind kind, double bytes, const GroupShape& group,
+                        const plan::Plan& plan) {
+    return collectiveTime(kind, Bytes(bytes), levelsOf(group, ranksOf(plan, cluster), cluster));
+  };
+  plan::Plan plan = small::plan(model, small::training(64, 32), 1, 1, 16);
+  plan.dpReplicate = plan.dpShard = 4;
+  const Seconds both = time(spec::CollectiveKind::kReduceScatter, 4e6, shardGroup(plan), plan) +
+                       time(spec::CollectiveKind::kAllReduce, 1e6, replicaGroup(plan), plan);
+  EXPECT_NEAR(reduced(4) / both, 1, 1e-12);
+  EXPECT_GT(reduced(16), reduced(1));
 }
 
 using namespace literals;
@@ -290,8 +316,10 @@ TEST(DescribedEstimate, RecomputedLayersAloneHideMore) {
   }
 }
 
-// Blocks of 4: two that share state lie within one and their replicas without, side by side with a
-// backward each, eight lie over two, and both go over the same links, beside one backward.
+// Blocks of 4, and two exchanges beside one backward, both longer than it: two that share state lie
+// within a block and their replicas without, side by side, so that the longer counts; eight lie
+// over two, and both go over the same links, one after the other. A backward that is longer for
+// recomputation hides no more than it adds.
 TEST(DescribedEstimate, ReplicasWaitForShardsThatSendOverTheSameLinks) {
   spec::ClusterSpec cluster = small::cluster(16, 4);
   for (spec::LinkTier& tier : cluster.tiers) tier.bandwidth = tier.bandwidth * 1e-3;
@@ -328,8 +356,12 @@ TEST(DescribedEstimate, ReplicasWaitForShardsThatSendOverTheSameLinks) {
       const StageSetting setting(blocks, model, plan, cluster, stack);
       const Seconds first =
           sharding == plan::StateSharding::kParameters ? gathered + reduced : reduced;
-      const Seconds felt = first + replicated - work * (shards == 8 ? 1 : 2);
-      EXPECT_NEAR(setting.traffic.layerBackward / felt, 1, 1e-9) << shards;
+      const Seconds both = shards == 8 ? first + replicated : std::max(first, replicated);
+      EXPECT_NEAR(setting.traffic.layerBackward / (both - work), 1, 1e-9) << shards;
+      plan::Plan recomputed = plan;
+      recomputed.recompute = plan::Recompute::kFull;
+      EXPECT_GE(estimateDescribed(model, recomputed, cluster, stack)->step,
+                estimateDescribed(model, plan, cluster, stack)->step);
     }
   }
 }
