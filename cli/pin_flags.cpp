@@ -33,11 +33,10 @@ std::vector<CLI::Option*> addPins(CLI::App& app, planner::Pins* pins) {
   addCounts(app, "--layers", &pins->layers,
             "Layers of stages or, with --pp, chunks; of other stacks ends may be 0", 0)
       ->group(degrees);
-  const std::string limits = "Limits (default: none)";
   for (const planner::Degree& degree : planner::kDegrees)
     addCount(app, flagOf("--max-", degree), &(pins->*degree.most),
              fmt::format("The most of {}", flagOf("--", degree)))
-        ->group(limits);
+        ->group(kLimitsGroup);
   const std::string choices = "Choices (default: the planner's)";
   addChoice(app, "--schedule", &pins->schedule, plan::scheduleName,
             plan::ScheduleKind::kZeroBubbleH2, "Order of the microbatches")

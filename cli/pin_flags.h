@@ -9,6 +9,7 @@ namespace trireme::cli {
 
 // The group of --tp, --pp...
 inline constexpr const char* kDegreesGroup = "Degrees (default: the planner's choice)";
+inline constexpr const char* kLimitsGroup = "Limits (default: none)";
 
 // All but --gpus, which means another thing to each command. Returns them; they are the app's.
 std::vector<CLI::Option*> addPins(CLI::App& app, planner::Pins* pins);

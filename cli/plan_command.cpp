@@ -31,6 +31,7 @@
 #include "planner/answer/recommend.h"
 #include "planner/answer/report.h"
 #include "planner/answer/timeline.h"
+#include "planner/certainty.h"
 #include "planner/plan_text.h"
 #include "planner/search/relax.h"
 #include "planner/search/search.h"
@@ -42,6 +43,7 @@ struct PlanOptions {
   QueryOptions question;
   std::string output;
   std::optional<codegen::Framework> framework;  // that is to run the plan
+  std::string headroom;
   planner::Pins pins;
   int64_t topK = planner::Query{}.topK;
   bool explain = false;
@@ -70,6 +72,8 @@ Result<planner::Query> makeQuery(const PlanOptions& options) {
   query.pins = options.pins;
   if (options.framework) TRIREME_RETURN_IF_ERROR(checkAsked(query, *options.framework));
   TRIREME_RETURN_IF_ERROR(growCluster(options.pins.gpus, options.question.cluster, query.cluster));
+  if (!options.headroom.empty())
+    TRIREME_RETURN_IF_ERROR(planner::keepFree(options.headroom, query.cluster.device));
   if (options.framework)
     if (const auto note = noteOfStack(query.stack.name, *options.framework))
       tell("note: {}\n", *note);
@@ -135,6 +139,10 @@ Status writeFiles(const PlanOptions& options, const planner::Query& query,
   const plan::Plan& plan = answer.result.plan;
   if (!options.output.empty())
     TRIREME_RETURN_IF_ERROR(writeFile(options.output, plan::printPlan(plan)));
+  if (!options.output.empty() && planner::isTight(answer.result.estimate))
+    tell(
+        "note: {}: the plan may need more memory than there is ({}); --headroom leaves some free\n",
+        options.output, planner::doubtText(answer.result.estimate));
   if (!options.trace.empty())
     TRIREME_RETURN_IF_ERROR(
         writeFile(options.trace,
@@ -246,6 +254,9 @@ Action addPlan(CLI::App& app) {
   addCount(app, "--gpus", &options->pins.gpus, "The most devices to use (default: the cluster's)")
       ->group(kDegreesGroup);
   addPins(app, &options->pins);
+  app.add_option("--headroom", options->headroom,
+                 "Memory that every device keeps free: '7%' or '5 GiB'")
+      ->group(kLimitsGroup);
   addCheck(app, options->check);
   addPredict(app, &options->predict);
   addPartition(app, &options->partition);

@@ -604,9 +604,12 @@ Estimate estimateFromBlocks(const DescribedBlocks& blocks, const spec::ModelSpec
   fillTimes(s, stages, flush, result);
   result.memory = describedMemory(s);
   result.memoryAvailable = cluster.device.memory;
+  result.headroom = cluster.device.headroom;
   fillRates(model, plan, cluster, result);
   result.interval = intervalOf(result, plan.tp, stack);
-  if (result.interval) result.interval->isOfOtherDevices = !cluster.device.caution.empty();
+  if (result.interval)
+    result.interval->isOfOtherDevices =
+        !cluster.device.caution.empty() || !stack.isComparedOn(cluster.device.name);
   return result;
 }
 

@@ -268,6 +268,7 @@ Result<Estimate> estimateExpansion(const expand::Expansion& expansion, const spe
   result.memory = largestOf(memories);
   for (const MemoryUse& memory : memories) result.memoryOfStages.push_back(memory.total());
   result.memoryAvailable = cluster.device.memory;
+  result.headroom = cluster.device.headroom;
   fillRates(model, plan, cluster, result);
   return result;
 }

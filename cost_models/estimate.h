@@ -83,6 +83,7 @@ struct Estimate {
   MemoryUse memory;     // of the fullest rank
   std::vector<Bytes> memoryOfStages;  // own programs: memory.total() of every pipeline rank
   Bytes memoryAvailable;              // of one device
+  Bytes headroom;                     // that it has besides (DeviceSpec)
   std::vector<StageCost> stages;
   std::vector<Seconds> hops;  // transfers between stages, Pipeline::hops
   Flops modelFlops;           // of the step, formulas.h

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "ir/base/format.h"
 
 namespace trireme::planner {
@@ -16,8 +18,9 @@ bool isOwn(const cost::Estimate& e) { return !e.memoryOfStages.empty(); }
 // Published peaks of software that others make are 3.0 to 6.7 % off on average, by source
 // (cost_models/VALIDATION.md), and frameworks' own fragments come on top.
 Bytes certainMemory(const cost::Estimate& e) {
-  return isOwn(e) ? e.memoryAvailable - e.memory.reserve * kReserveInDoubt
-                  : e.memoryAvailable * kCertainShare;
+  const Bytes all = e.memoryAvailable + e.headroom;
+  return std::min(isOwn(e) ? all - e.memory.reserve * kReserveInDoubt : all * kCertainShare,
+                  e.memoryAvailable);
 }
 
 std::string certainRoomText(const cost::Estimate& e) {

@@ -7,9 +7,9 @@
 
 namespace trireme::planner {
 
-// What takes no more is sure to fit: of software that others make, whose peaks are predictions,
-// kCertainShare of a device's memory; of Trireme's own programs, exact but for a reserve that is
-// put together from other programs' figures, all but half of that.
+// What takes no more is sure to fit, and leaves what is to be free: of software that others make,
+// whose peaks are predictions, kCertainShare of a device's memory; of Trireme's own programs, exact
+// but for a reserve that is put together from other programs' figures, all but half of that.
 inline constexpr double kCertainShare = 0.93;
 Bytes certainMemory(const cost::Estimate& estimate);
 // "7 %" or "2.15 GiB": what that leaves free of the memory.

@@ -1,14 +1,19 @@
 #include "planner/question.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
+#include <algorithm>
+#include <charconv>
 #include <numeric>
 
+#include "ir/base/format.h"
 #include "ir/plan/choices.h"
 #include "ir/program/gpu_memory.h"
 #include "ir/program/target.h"
 #include "ir/spec/document.h"
 #include "ir/spec/load.h"
+#include "ir/spec/quantity.h"
 #include "ir/spec/shipped.h"
 
 namespace trireme::planner {
@@ -87,6 +92,15 @@ std::vector<std::string> sizeNotesOf(const Query& query) {
   return notes;
 }
 
+// "; runs of nemo were", of shipped stacks; empty: of none.
+static std::string othersComparedOn(const std::string& device) {
+  std::vector<std::string> names;
+  if (const auto stacks = shippedStacks(); stacks.has_value())
+    for (const spec::StackProfile& other : *stacks)
+      if (other.description.isComparedOn(device)) names.push_back(other.name);
+  return names.empty() ? "" : fmt::format("; runs of {} were", fmt::join(names, ", "));
+}
+
 std::vector<std::string> caveatsOf(const spec::StackProfile& stack,
                                    const spec::DeviceSpec& device) {
   std::vector<std::string> caveats;
@@ -97,6 +111,11 @@ std::vector<std::string> caveatsOf(const spec::StackProfile& stack,
                     "that they have no "
                     "interval; other stacks' have one (--stack)",
                     stack.name));
+  else if (device.kind == spec::DeviceKind::kCuda && !runs.comparedOn.empty() &&
+           !runs.isComparedOn(device.name))
+    caveats.push_back(
+        fmt::format("stack {}: no run on this GPU was compared with its predictions, only on {}{}",
+                    stack.name, fmt::join(runs.comparedOn, ", "), othersComparedOn(device.name)));
   if (!stack.caution.empty())
     caveats.push_back(fmt::format("stack {}: {}", stack.name, stack.caution));
   if (!device.caution.empty())
@@ -166,6 +185,34 @@ Status growCluster(std::optional<int64_t> gpus, const std::string& path,
   Result<spec::ClusterSpec> grown = spec::withRoomFor(cluster, wanted);
   if (!grown.has_value()) return grown.error().withContext("--gpus");
   cluster = *std::move(grown);
+  return {};
+}
+
+Status keepFree(std::string_view headroom, spec::DeviceSpec& device) {
+  Bytes free;
+  if (const size_t digits = headroom.find('%'); digits != std::string_view::npos) {
+    double percent = 0;
+    const char* const end = headroom.data() + digits;
+    const auto [rest, error] = std::from_chars(headroom.data(), end, percent);
+    const bool isGood =
+        error == std::errc() && std::all_of(rest, end, [](char c) { return c == ' '; });
+    if (!isGood || digits + 1 != headroom.size())
+      return invalidArgument(
+          fmt::format("--headroom {}: expected a share of the memory, such as 7%",
+                      spec::quoteForMessage(headroom)));
+    free = device.memory * (percent / 100);
+  } else {
+    Result<Bytes> bytes = spec::parseBytes(headroom);
+    if (!bytes.has_value()) return bytes.error().withContext("--headroom");
+    free = *bytes;
+  }
+  if (!(free >= Bytes(0)) || !(free < device.memory))
+    return invalidArgument(
+        fmt::format("--headroom {}: of the {} of {}; expected 0 or more, and less "
+                    "than all, such as 7%",
+                    spec::quoteForMessage(headroom), formatBytes(device.memory), device.name));
+  device.memory = device.memory - free;
+  device.headroom = free;
   return {};
 }
 

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "ir/base/status.h"
@@ -55,6 +56,10 @@ std::vector<std::string> caveatsOf(const spec::StackProfile& stack, const spec::
 // kInvalidArgument: there are no more; the message says what would help.
 Status growCluster(std::optional<int64_t> gpus, const std::string& path,
                    spec::ClusterSpec& cluster);
+
+// Keeps so much of a device's memory free, "7%" or "5 GiB". kInvalidArgument: it is neither, or
+// all.
+Status keepFree(std::string_view headroom, spec::DeviceSpec& device);
 
 // All software that is shipped. kInvalidArgument: a file of it is damaged.
 Result<std::vector<spec::StackProfile>> shippedStacks();

@@ -68,6 +68,8 @@ std::vector<Misfit> settingMisfits(const plan::Plan& plan, Framework framework,
   return {};
 }
 
+constexpr const char* kExpandable = "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True";
+
 // Of frameworks whose file has no number of steps.
 void noteSteps(Framework framework, const ExportOptions& options, Exported& exported) {
   const bool isInScript = framework == Framework::kDeepspeed || framework == Framework::kAccelerate;
@@ -131,6 +133,11 @@ Result<Exported> exportPlan(const plan::Plan& plan, const spec::ModelSpec& model
     misfits.push_back(misfit);
   TRIREME_RETURN_IF_ERROR(statusOf(misfits, framework));
   Exported exported = write(plan, model, framework, options);
+  // Else fragments take memory that is not in the plan (NVIDIA-NeMo/Megatron-Bridge#3107).
+  exported.environment.push_back(kExpandable);
+  if (framework == Framework::kDeepspeed)
+    exported.notes.push_back(
+        fmt::format("run it with {}: fragments take memory else", kExpandable));
   noteSteps(framework, options, exported);
   // Whose files say how losses are scaled.
   const bool isSaid = framework == Framework::kMegatron || framework == Framework::kDeepspeed;

@@ -228,6 +228,22 @@ void readLossScaling(Config& config, spec::TrainingSpec& t, std::vector<std::str
         "depends on it");
 }
 
+// Without an optimizer, or with torch_adam, it is PyTorch's AdamW instead of DeepSpeed's own
+// (runtime/engine.py, _configure_basic_optimizer), which holds the roots of all second moments at
+// once (torch/optim/adam.py, foreach).
+void readStepWork(Config& config, Imported& imported) {
+  constexpr double kRoots = 4;  // B a parameter
+  const bool hasOptimizer = isGiven(config, "optimizer.type");
+  if (hasOptimizer && !config.isOn("optimizer.params.torch_adam", false)) return;
+  imported.widths.stepWork = kRoots;
+  if (!hasOptimizer)
+    imported.notes.push_back(fmt::format(
+        "it has no optimizer: the script's is taken to be torch.optim.AdamW, whose step holds {} B "
+        "a parameter more than DeepSpeed's own; with fused=True (adamw_torch_fused of "
+        "transformers) it does not",
+        kRoots));
+}
+
 void readOptimizer(Config& config, spec::TrainingSpec& t) {
   const auto real = [&](const std::string& name, double absent) {
     return isGiven(config, name) ? config.real(name, absent) : absent;
@@ -379,6 +395,7 @@ Result<Imported> importDeepspeed(const std::string& text, const std::string& fil
   readLossScaling(config, plan.training, imported.notes);
   checkAccumulation(config, plan.training.precision);
   imported.widths.reducedGradient = reducedBytes(config);
+  readStepWork(config, imported);
   readOptimizer(config, plan.training);
   readLaunch(config, launch, plan, missing);
   readZero(config,

@@ -132,6 +132,11 @@ std::string setWidths(const Imported& imported, const std::string& file,
     else if (before.gradientBytes < 4)
       bytes.stepGradientBytes = 0;
   }
+  if (widths.stepWork && bytes.stepGradientBytes > 0) {
+    bytes.stepGradientsAtOnce =
+        bytes.stepGradientsAtOnce * (1 + *widths.stepWork / bytes.stepGradientBytes);
+    bytes.stepGradientBytes += *widths.stepWork;
+  }
   // A profile of software that gathers fp8 has the width that it was compared with.
   const bool isCompared = widths.gatheredParameter && bytes.gathersF8;
   bytes.gathersF8 = widths.gathersF8.value_or(bytes.gathersF8);
@@ -145,6 +150,8 @@ std::string setWidths(const Imported& imported, const std::string& file,
   compare("gradients", bytes.gradientBytes, before.gradientBytes);
   compare("reduced gradients", bytes.reducedGradientBytes, before.reducedGradientBytes);
   compare("gathered weights", bytes.gatheredParameterBytes, before.gatheredParameterBytes);
+  if (widths.stepWork)
+    compare("the optimizer's step", bytes.stepGradientBytes, before.stepGradientBytes);
   if (differences.empty()) return "";
   return fmt::format(
       "{}: it and the optimum are priced with what it sets a parameter, and stack '{}' (in "

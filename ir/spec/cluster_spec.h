@@ -71,6 +71,7 @@ struct DeviceSpec {
   double f16MatmulEfficiency = 0;    // and in f16
   double attentionEfficiency = 1.0;  // and in fused attention, of the products that it computes
   Bytes memory;                      // what programs can allocate
+  Bytes headroom;                    // that they shall leave free besides; no file says it
   BytesPerSecond memoryBandwidth;
   double memoryEfficiency = 1.0;
   Seconds launchOverhead;        // per kernel

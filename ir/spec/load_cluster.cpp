@@ -136,6 +136,30 @@ void readKernels(MapReader& map, DeviceSpec* device) {
     readKernel(map, node->items[i], fmt::format("{}kernels[{}].", map.path(), i), device);
 }
 
+// Slips of a unit show: twice the fastest port that is announced (800 Gbit/s), or memory.
+constexpr BytesPerSecond kFastestPort(200e9);
+constexpr Bytes kMostGpuMemory(4e12);
+
+// Of a GPU narrower formats are no slower, but for f64 beside f32.
+void checkGpu(MapReader& map, const DeviceSpec& device) {
+  if (device.memory > kMostGpuMemory)
+    map.fail(*map.child("memory"),
+             fmt::format("must be at most {} on a GPU, got {}", printQuantity(kMostGpuMemory),
+                         printQuantity(device.memory)));
+  const auto placeOf = [](MathFormat format) {
+    return format == MathFormat::kF16 ? MathFormat::kBf16 : format;
+  };
+  for (const PeakRate& wide : device.matmul)
+    for (const PeakRate& narrow : device.matmul)
+      if (wide.format != MathFormat::kF64 && placeOf(narrow.format) > placeOf(wide.format) &&
+          narrow.rate < wide.rate)
+        return map.fail(*map.child("matmul"),
+                        fmt::format("{} is slower with {} than {} with {}, as no GPU is: is a unit "
+                                    "wrong?",
+                                    mathFormatName(narrow.format), printQuantity(narrow.rate),
+                                    mathFormatName(wide.format), printQuantity(wide.rate)));
+}
+
 void readDevice(MapReader& cluster, DeviceSpec* device, Sources* sources) {
   const Node* node = cluster.requiredChild("device");
   if (!node) return;
@@ -158,6 +182,7 @@ void readDevice(MapReader& cluster, DeviceSpec* device, Sources* sources) {
   readPositiveIfGiven(map, "power", &device->power);
   readTiling(map, device);
   readKernels(map, device);
+  if (map.firstValueError().ok() && device->kind == DeviceKind::kCuda) checkGpu(map, *device);
   cluster.merge(map.finish());
 }
 
@@ -270,6 +295,16 @@ std::optional<Problem> findProblem(const LinkTier& tier, int64_t inner, bool isL
     return Problem{"latency",
                    fmt::format("must be at most {:g} s, got {:g} s (us are microseconds)",
                                kMostLatency.count(), tier.latency.count())};
+  if (tier.nics > 0) {
+    const BytesPerSecond port =
+        tier.bandwidth * (static_cast<double>(inner) / static_cast<double>(tier.nics));
+    if (port > kFastestPort)
+      return Problem{
+          "bandwidth",
+          fmt::format("of {} a device is {:.0f} Gbit/s a port ({} ports for {} devices), "
+                      "faster than any: is it Gbit/s instead of GB/s?",
+                      printQuantity(tier.bandwidth), port.count() / 125e6, tier.nics, inner)};
+  }
   if (tier.pairBandwidth.count() > 0 && tier.nics > 0)
     return Problem{"pair_bandwidth", "follows from nics: remove one of them"};
   return std::nullopt;

@@ -1,4 +1,5 @@
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <cerrno>
 #include <cstring>
@@ -10,6 +11,7 @@
 #include "ir/spec/load.h"
 #include "ir/spec/map_reader.h"
 #include "ir/spec/shipped.h"
+#include "ir/spec/suggestion.h"
 
 namespace trireme::spec {
 
@@ -42,13 +44,28 @@ bool looksLikeAName(const std::string& text) {
          !text.ends_with(".yml") && !text.ends_with(".json");
 }
 
+// "; clusters with that device: a, b", of "h100" say; empty: none.
+std::string clustersWith(const std::string& device) {
+  std::vector<std::string> found;
+  for (const std::string& name : shippedNames(ShippedKind::kCluster)) {
+    const ShippedFile& file = *findShipped(ShippedKind::kCluster, name);
+    const Result<ClusterSpec> cluster = parseCluster(std::string(file.text), shippedPath(file));
+    if (cluster.has_value() &&
+        (lowerCase(cluster->device.name) + "-").starts_with(lowerCase(device) + "-"))
+      found.push_back(name);
+  }
+  return found.empty() ? ""
+                       : fmt::format("; clusters with that device: {}", fmt::join(found, ", "));
+}
+
 Result<NamedText> textOf(ShippedKind kind, const std::string& nameOrPath) {
   if (const ShippedFile* file = findShipped(kind, nameOrPath))
     return NamedText{shippedPath(*file), std::string(file->text)};
   Result<std::string> text = readFile(nameOrPath);
   if (text.has_value()) return NamedText{nameOrPath, *std::move(text)};
   if (!looksLikeAName(nameOrPath)) return Error(std::move(text).error());
-  const std::string known = suggestion(nameOrPath, shippedNames(kind));
+  std::string known = kind == ShippedKind::kCluster ? clustersWith(nameOrPath) : "";
+  if (known.empty()) known = suggestion(nameOrPath, shippedNames(kind));
   return Error(unavailable(fmt::format("{}: there is no such file and no {} of this name{}",
                                        nameOrPath, shippedKindName(kind), known)));
 }

@@ -47,6 +47,19 @@ void readList(MapReader& map, std::string_view key, std::span<const EnumName<T>>
   }
 }
 
+void readNames(MapReader& map, std::string_view key, std::vector<std::string>* out) {
+  const Node* list = map.child(key);
+  if (!list) return;
+  const bool isList = list->kind == Node::Kind::kList && !list->items.empty();
+  for (const Node& item : list->items) {
+    if (item.kind == Node::Kind::kScalar && !item.text.empty())
+      out->push_back(item.text);
+    else
+      map.fail(*list, fmt::format("expected names, got {}", describe(item)));
+  }
+  if (!isList) map.fail(*list, fmt::format("expected a list of names, got {}", describe(*list)));
+}
+
 void readShare(MapReader& map, std::string_view key, double* out) {
   readNotNegative(map, key, out);
   if (const Node* node = map.child(key); node && map.firstValueError().ok() && *out > 1)
@@ -143,6 +156,7 @@ void readOptionals(MapReader& map, StackDescription* stack) {
   notNegative("slower_runs", &stack->slowerRuns);
   share("faster_elsewhere", &stack->fasterElsewhere);
   notNegative("slower_elsewhere", &stack->slowerElsewhere);
+  readNames(map, "compared_on", &stack->comparedOn);
 }
 
 void readDescription(MapReader& map, bool hasF8, StackDescription* stack) {
@@ -183,6 +197,12 @@ bool trainsIn(const StackProfile& stack, Precision precision) {
 }
 
 }  // namespace
+
+bool StackDescription::isComparedOn(std::string_view device) const {
+  return std::any_of(comparedOn.begin(), comparedOn.end(), [&](const std::string& name) {
+    return (std::string(device) + "-").starts_with(name + "-");
+  });
+}
 
 std::string_view fp8RecipeName(Fp8Recipe recipe) { return nameOf(kRecipes, recipe); }
 

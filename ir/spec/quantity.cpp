@@ -59,8 +59,12 @@ std::string sameLetters(std::span<const Unit> units, std::string_view name) {
 std::string bitsOrBytes(std::span<const Unit> units, std::string_view name) {
   const bool isSuffixed = name.ends_with("b/s") || name.ends_with("bps");
   if (!isSuffixed || units.data() != kBytesPerSecond) return "";
-  const std::string_view prefix = name.substr(0, name.size() - 3);
-  return fmt::format("; did you mean {0}bit/s or {0}B/s?", prefix);
+  const std::string bits = lowerCase(name.substr(0, name.size() - 3)) + "bit/s";
+  for (const Unit& unit : units)
+    if (lowerCase(unit.name) == bits)
+      return fmt::format("; did you mean {0}bit/s or {0}B/s?",
+                         unit.name.substr(0, unit.name.size() - 5));
+  return "";
 }
 
 bool isDigit(char c) { return c >= '0' && c <= '9'; }

@@ -1,6 +1,9 @@
 // What a program of others does and costs in a step, for stack_profile.h.
 #pragma once
 #include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
 
 #include "ir/base/units.h"
 #include "ir/spec/attention_kind.h"
@@ -147,6 +150,9 @@ struct StackDescription {
   // The same of runs of others, on their clusters, to which nothing was fitted. Both 0: too few
   // were compared.
   double fasterElsewhere = 0, slowerElsewhere = 0;
+  // The GPUs of all those, by the beginning of their names ("H100").
+  std::vector<std::string> comparedOn;
+  bool isComparedOn(std::string_view device) const;
 
   // Of a GPU, what the allocator does not count.
   Bytes reserve;             // context, libraries

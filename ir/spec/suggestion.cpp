@@ -30,8 +30,28 @@ std::string lowerCase(std::string_view text) {
   return lower;
 }
 
+// Those that have it as a word, or as some of their words: "dgx-h100" of "h100".
+static std::vector<std::string> thatHave(std::string_view wrong,
+                                         const std::vector<std::string>& candidates) {
+  const auto isWord = [](char c) { return c != '-' && c != '_'; };
+  std::vector<std::string> found;
+  for (const std::string& candidate : candidates) {
+    const size_t begin = lowerCase(candidate).find(lowerCase(wrong));
+    if (wrong.empty() || begin == std::string::npos) continue;
+    const size_t end = begin + wrong.size();
+    const bool isWhole = (begin == 0 || !isWord(candidate[begin - 1])) &&
+                         (end == candidate.size() || !isWord(candidate[end]));
+    if (isWhole) found.push_back(fmt::format("'{}'", candidate));
+  }
+  return found;
+}
+
 std::string suggestion(std::string_view wrong, const std::vector<std::string>& candidates) {
   constexpr size_t kLongestKey = 64;  // Nothing longer is near a key of ours.
+  constexpr size_t kMostNamed = 6;
+  const std::vector<std::string> having = thatHave(wrong, candidates);
+  if (!having.empty() && having.size() <= kMostNamed)
+    return fmt::format("; did you mean {}?", fmt::join(having, " or "));
   const std::string* best = nullptr;
   size_t bestDistance = std::max<size_t>(2, wrong.size() / 3) + 1;
   if (wrong.size() <= kLongestKey)

@@ -11,7 +11,8 @@ namespace trireme::spec {
 std::string lowerCase(std::string_view text);
 // Levenshtein distance.
 size_t editDistance(std::string_view a, std::string_view b);
-// "; did you mean 'x'?" if a candidate is near, whatever its case, else "; valid: a, b, c".
+// "; did you mean 'x'?" if candidates have it among their words or one is near, whatever its case,
+// else "; valid: a, b, c".
 std::string suggestion(std::string_view wrong, const std::vector<std::string>& candidates);
 
 }  // namespace trireme::spec

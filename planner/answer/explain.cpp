@@ -351,7 +351,11 @@ Status legalityOf(const Query& query, const Change& change) {
   return plan::verifyPlan(even, query.model);
 }
 
-Result<Alternative> compare(const Query& query, const cost::Estimate& chosen,
+bool isEven(const Plan& plan, const Query& query) {
+  return plan.layers == plan::evenLayers(query.model.numLayers, plan.pp, plan.virtualStages);
+}
+
+Result<Alternative> compare(const Query& query, const Plan& plan, const cost::Estimate& chosen,
                             const CostFunctions& costs, Change change) {
   Alternative alternative;
   alternative.isExcluded = !obeys(query.pins, change.plan);
@@ -372,6 +376,8 @@ Result<Alternative> compare(const Query& query, const cost::Estimate& chosen,
   alternative.chosen = std::move(change.chosen);
   alternative.other = std::move(change.other);
   alternative.also = std::move(change.also);
+  if (change.isUncut && isEven(plan, query) && !isEven(other.plan, query))
+    alternative.also += alternative.also.empty() ? "uneven layers" : " and uneven layers";
   alternative.plan = std::move(other.plan);
   return alternative;
 }
@@ -399,7 +405,7 @@ Result<std::vector<Alternative>> singleChanges(const Query& query, const plan::P
   std::vector<Alternative> alternatives;
   for (Change& change : changesOf(query, plan, *blocks, reach)) {
     TRIREME_ASSIGN_OR_RETURN(Alternative alternative,
-                             compare(query, chosen, costs, std::move(change)));
+                             compare(query, plan, chosen, costs, std::move(change)));
     alternatives.push_back(std::move(alternative));
   }
   return reach == Reach::kNext ? bestWays(std::move(alternatives)) : alternatives;
@@ -415,7 +421,7 @@ Result<std::vector<Alternative>> fasterChanges(const Query& query, const plan::P
     TRIREME_ASSIGN_OR_RETURN(const bool inVain, isInVain(query, change, chosen.step, costs));
     if (inVain) continue;
     TRIREME_ASSIGN_OR_RETURN(Alternative alternative,
-                             compare(query, chosen, costs, std::move(change)));
+                             compare(query, plan, chosen, costs, std::move(change)));
     if (alternative.outcome == Outcome::kFaster) faster.push_back(std::move(alternative));
   }
   return faster;

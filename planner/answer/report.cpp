@@ -139,10 +139,12 @@ void appendPlan(std::string& out, const plan::Plan& plan, const cost::Estimate& 
                   e.tokensPerSecond, 100 * e.modelFlopsUtilisation, cost::kModelFlopsConvention));
   if (e.interval) appendInterval(out, *e.interval);
   appendTimes(out, plan, e);
-  appendField(out, "memory",
-              fmt::format("{} of {} on stage {}, the fullest{}", formatBytes(e.memory.total()),
-                          formatBytes(e.memoryAvailable), e.memory.stage,
-                          isTight(e) ? "; tight: " + doubtText(e) : ""));
+  appendField(
+      out, "memory",
+      fmt::format("{} of {} on stage {}, the fullest{}{}", formatBytes(e.memory.total()),
+                  formatBytes(e.memoryAvailable), e.memory.stage,
+                  e.headroom > Bytes(0) ? "; " + formatBytes(e.headroom) + " kept free" : "",
+                  isTight(e) ? "; tight: " + doubtText(e) : ""));
   appendMemory(out, e);
 }
 
@@ -240,14 +242,22 @@ std::string toTable(const PlanResult& result) {
   return out;
 }
 
+// What makes that plan the answer.
+static std::string flagForRoom(const cost::Estimate& e) {
+  return e.memoryOfStages.empty()
+             ? fmt::format("; the answer with --headroom {:.0f}%", 100 * (1 - kCertainShare))
+             : "";
+}
+
 std::string toTable(const Roomier& roomier, const PlanResult& tight) {
   std::string text =
       fmt::format("none: no plan leaves {} of memory free", certainRoomText(tight.estimate));
   if (roomier.plan) {
     const auto& [plan, estimate] = *roomier.plan;
-    text = fmt::format("{}, +{:.1f} %, {}: {}", formatSeconds(estimate.step),
+    text = fmt::format("{}, +{:.1f} %, {}: {}{}", formatSeconds(estimate.step),
                        100 * (estimate.step / tight.estimate.step - 1),
-                       formatBytes(estimate.memory.total()), summary(plan));
+                       formatBytes(estimate.memory.total()), summary(plan),
+                       flagForRoom(tight.estimate));
   }
   std::string out;
   appendField(out, "with room", text);

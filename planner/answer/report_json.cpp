@@ -48,6 +48,7 @@ nlohmann::json toJson(const cost::Estimate& estimate) {
     json["memoryBytes"][part.name] = part.bytes.count();
   json["memoryTotalBytes"] = estimate.memory.total().count();
   json["memoryAvailableBytes"] = estimate.memoryAvailable.count();
+  json["headroomBytes"] = estimate.headroom.count();
   json["memoryTight"] = isTight(estimate);
   json["memoryStage"] = estimate.memory.stage;
   return json;

@@ -337,6 +337,12 @@ bool recomputesAsMany(const plan::Plan& plan, int64_t layers) {
   return true;
 }
 
+// Full recomputation without a number is of all layers.
+bool recomputesAsAsked(const Pins& pins, const plan::Plan& plan) {
+  if (!pins.recomputeLayers && pins.recompute != plan::Recompute::kFull) return true;
+  return recomputesAsMany(plan, pins.recomputeLayers.value_or(0));
+}
+
 }  // namespace
 
 bool obeys(const Pins& pins, const plan::Plan& plan) {
@@ -356,8 +362,7 @@ bool obeys(const Pins& pins, const plan::Plan& plan) {
   }
   return (!pins.gpus || plan.numRanks() <= *pins.gpus) && allows(pins.dpShard, plan.dpShard) &&
          allows(pins.schedule, plan.schedule) && allows(pins.recompute, plan.recompute) &&
-         (!pins.recomputeLayers || recomputesAsMany(plan, *pins.recomputeLayers)) &&
-         allows(pins.stateSharding, plan.stateSharding) &&
+         recomputesAsAsked(pins, plan) && allows(pins.stateSharding, plan.stateSharding) &&
          allows(pins.sequenceParallel, plan.sequenceParallel) &&
          allows(pins.scatterGather, plan.scatterGather) &&
          allows(pins.overlapReductions, plan.overlapReductions) &&

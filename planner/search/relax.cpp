@@ -423,10 +423,15 @@ Status missesMemory(const Query& query, const plan::Plan& leanest, bool ofEvenCh
                     const CostFunctions& costs) {
   const Result<cost::Estimate> estimate = costs.estimate(leanest);
   if (!estimate.has_value()) return estimate.error();
+  if (estimate->fits())
+    return internalError(fmt::format("no plan was found, but {} fits", summary(leanest)));
   return infeasible(fmt::format(
-      "no plan{} fits in memory: the leanest needs {} of {} per device, {} too much ({})",
+      "no plan{} fits in memory: the leanest needs {} of {} per device{}, {} too much ({})",
       ofEvenChunks ? " whose chunks of a stage differ by one layer at most (others: --layers)" : "",
       formatBytes(estimate->memory.total()), formatBytes(query.cluster.device.memory),
+      estimate->headroom > Bytes(0)
+          ? fmt::format(", beside {} that --headroom keeps free", formatBytes(estimate->headroom))
+          : "",
       formatBytesExactly(estimate->missing()), summary(leanest)));
 }
 

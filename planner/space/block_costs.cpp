@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <optional>
 
 #include "cost_models/blocks.h"
@@ -169,6 +170,19 @@ void setTimes(const cost::DescribedBlocks& blocks, const Query& query, const pla
   costs.embedding = costs.head = {};
 }
 
+// Of a layer, whatever the plans of the group share, in as many stages as they like: with nothing
+// shared streams may be in f32, and with parameters what was gathered may be kept.
+Bytes leastKept(const Query& query, plan::Plan plan) {
+  plan.pp = 1;
+  Bytes least(std::numeric_limits<double>::infinity());
+  for (const auto sharding : {plan::StateSharding::kNone, plan::StateSharding::kOptimizer,
+                              plan::StateSharding::kGradients, plan::StateSharding::kParameters}) {
+    plan.stateSharding = sharding;
+    least = std::min(least, cost::keptByLayer(query.model, plan, query.stack.description));
+  }
+  return least;
+}
+
 // Lower bounds: what sharding and pipelines add comes with the plan.
 BlockCosts describedCosts(const Query& query, const plan::Plan& plan,
                           cost::DescribedBlocks blocks) {
@@ -177,9 +191,7 @@ BlockCosts describedCosts(const Query& query, const plan::Plan& plan,
   costs.layerElements = blocks.layer.parameters;
   costs.embeddingElements = blocks.embedding.parameters;
   costs.headElements = blocks.head.parameters;
-  plan::Plan sharing = plan;  // keeps least
-  sharing.stateSharding = plan::StateSharding::kParameters;
-  costs.layerActivations = cost::keptByLayer(query.model, sharing, query.stack.description);
+  costs.layerActivations = leastKept(query, plan);
   costs.described = std::make_shared<const cost::DescribedBlocks>(std::move(blocks));
   return costs;
 }

@@ -171,10 +171,10 @@ TEST(Notes, OfAccelerateSayWhatWholeGradientsTake) {
     plan.microbatchSize = microbatch;
     const auto exported = exportPlan(plan, model, Framework::kAccelerate);
     EXPECT_TRUE(exported.has_value()) << exported.error().message();
-    EXPECT_EQ(exported->environment,
-              microbatch == 8
-                  ? std::vector<std::string>{}
-                  : std::vector<std::string>{"ACCELERATE_GRADIENT_ACCUMULATION_STEPS=4"});
+    std::vector<std::string> expected = {"PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True"};
+    if (microbatch != 8)
+      expected.insert(expected.begin(), "ACCELERATE_GRADIENT_ACCUMULATION_STEPS=4");
+    EXPECT_EQ(exported->environment, expected);
     return exported->notes;
   };
   EXPECT_THAT(notes(2), ::testing::Contains(HasSubstr("accelerator.accumulate(model)")));

@@ -76,6 +76,11 @@ TEST(CaveatsOf, SayWhatAnAnswerRestsOn) {
   using ::testing::ElementsAre;
   using ::testing::HasSubstr;
   EXPECT_THAT(caveats("megatron-core", "dgx-h100"), ElementsAre());
+  EXPECT_THAT(caveats("megatron-core", "gb200-nvl72"),
+              ElementsAre("stack megatron-core: no run on this GPU was compared with its "
+                          "predictions, only on A100, B200, H100; runs of nemo, nemo-fp8-current, "
+                          "nemo-fp8-mx were"));
+  EXPECT_THAT(caveats("megatron-core", "h100-nvl"), ::testing::SizeIs(1));  // the device's
   EXPECT_THAT(caveats("trireme", "local"), ElementsAre());  // a host, whose kernels are measured
   EXPECT_THAT(caveats("trireme", "dgx-h100"),
               ElementsAre(HasSubstr("stack trireme: no, or too few, runs on GPUs were compared")));
@@ -99,6 +104,23 @@ TEST(GrowCluster, AddsWholeGroups) {
 }
 
 // 4097 is odd: eight of them are a multiple of eight.
+TEST(KeepFree, TakesAShareOfMemoryOrBytes) {
+  const auto left = [](const char* headroom) {
+    spec::DeviceSpec device;
+    device.memory = Bytes(80e9);
+    const Status status = keepFree(headroom, device);
+    EXPECT_EQ(device.memory + device.headroom, Bytes(80e9)) << headroom;
+    return status.ok() ? fmt::format("{:.4g}", device.memory.count()) : status.message();
+  };
+  EXPECT_EQ(left("7%"), "7.44e+10");
+  EXPECT_EQ(left("12.5 %"), "7e+10");
+  EXPECT_EQ(left("5 GB"), "7.5e+10");
+  EXPECT_EQ(left("0%"), "8e+10");
+  for (const char* bad :
+       {"", "%", "x%", "7%x", "7 x%", "nan%", "-1%", "100%", "90 GB", "inf%", "7"})
+    EXPECT_NE(left(bad).find("--headroom"), std::string::npos) << bad << ": " << left(bad);
+}
+
 TEST(SizeNotesOf, NameSizesThatProductsCannotHave) {
   Query query;
   query.model = small::gpt(4, 64, 4);

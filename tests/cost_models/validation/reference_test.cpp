@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -11,6 +12,7 @@
 #include <sstream>
 
 #include "cost_models/validation/mapping.h"
+#include "ir/spec/load.h"
 
 namespace trireme::cost {
 namespace {
@@ -78,6 +80,38 @@ TEST(Reference, NearlyEveryScoredRowSaysEnough) {
   for (const auto& [reason, count] : reasons) fmt::print("{:>4}  {}\n", count, reason);
   fmt::print("{} of {} scored rows skipped\n", numSkipped, numScored);
   EXPECT_LE(numSkipped, 0.02 * numScored);
+}
+
+// Of every profile with an interval the GPUs of the runs that it was compared with, but for those
+// with a caution; and, where all files are there, no others.
+TEST(ComparedOn, AreTheGpusOfTheRuns) {
+  const std::string root = TRIREME_SOURCE_DIR;
+  std::vector<Row> rows = readReference(root + "/cost_models/validation");
+  EXPECT_GT(rows.size(), 200u);
+  const char* const folder = std::getenv("TRIREME_REFERENCE");
+  if (folder)
+    for (Row& row : readReference(folder)) rows.push_back(std::move(row));
+  const auto catalogue = loadCatalogue(root + "/examples/clusters", root + "/examples/stacks");
+  ASSERT_TRUE(catalogue.has_value());
+  std::map<std::string, std::set<std::string>> devices;
+  for (const Row& row : rows) {
+    const Result<RunQuery> query = queryOf(row, *catalogue);
+    if (!query.has_value() || !measuredSeconds(row)) continue;
+    const spec::DeviceSpec& device = query->cluster.device;
+    devices[query->stack.name].insert(device.name);
+    if (query->stack.description.fasterRuns == 0 || !device.caution.empty()) continue;
+    EXPECT_TRUE(query->stack.description.isComparedOn(device.name))
+        << row.id << ": " << query->stack.name << " on " << device.name;
+  }
+  if (!folder) return;
+  for (const auto& [stack, seen] : devices) {
+    const spec::StackDescription description = spec::loadStack(stack)->description;
+    for (const std::string& name : description.comparedOn)
+      EXPECT_TRUE(std::any_of(
+          seen.begin(), seen.end(),
+          [&](const std::string& device) { return (device + "-").starts_with(name + "-"); }))
+          << stack << ": " << name;
+  }
 }
 
 }  // namespace

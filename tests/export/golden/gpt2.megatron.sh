@@ -3,6 +3,7 @@
 # Written by trireme export.
 # Note: data, tokenizer and checkpoints are yours: --data-path, --tokenizer-type, --save, --load.
 # Note: the plan has no number of steps: give --steps or --train-iters.
+export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True
 ARGUMENTS=(
   --num-layers 12
   --hidden-size 768

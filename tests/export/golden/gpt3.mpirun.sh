@@ -6,6 +6,7 @@
 # Run it on the first node; OpenMPI takes the others from --hostfile hosts.
 set -euo pipefail
 export CUDA_DEVICE_MAX_CONNECTIONS=1
+export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True
 export MASTER_ADDR=$(hostname) MASTER_PORT=29500
 ARGUMENTS=(
   --num-layers 96
@@ -46,4 +47,4 @@ ARGUMENTS=(
   --overlap-grad-reduce
   --overlap-param-gather
 )
-mpirun -np 128 --map-by ppr:1:node --bind-to none --hostfile hosts -x MASTER_ADDR -x MASTER_PORT -x CUDA_DEVICE_MAX_CONNECTIONS bash -c 'torchrun --nnodes 128 --nproc-per-node 8 --node-rank "$OMPI_COMM_WORLD_RANK" --master-addr "$MASTER_ADDR" --master-port "$MASTER_PORT" pretrain_gpt.py "$@"' node "${ARGUMENTS[@]}"
+mpirun -np 128 --map-by ppr:1:node --bind-to none --hostfile hosts -x MASTER_ADDR -x MASTER_PORT -x CUDA_DEVICE_MAX_CONNECTIONS -x PYTORCH_CUDA_ALLOC_CONF bash -c 'torchrun --nnodes 128 --nproc-per-node 8 --node-rank "$OMPI_COMM_WORLD_RANK" --master-addr "$MASTER_ADDR" --master-port "$MASTER_PORT" pretrain_gpt.py "$@"' node "${ARGUMENTS[@]}"

@@ -10,6 +10,7 @@
 # Note: the plan has no number of steps: give --steps or --train-iters.
 set -euo pipefail
 export CUDA_DEVICE_MAX_CONNECTIONS=1
+export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True
 export MASTER_ADDR=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
 export MASTER_PORT=29500
 ARGUMENTS=(

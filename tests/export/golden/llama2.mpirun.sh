@@ -6,6 +6,7 @@
 # Note: seed and dropout are your script's: the plan has seed 1234, dropout 0 of embeddings, 0 of attention, 0 of the residual stream.
 # Run it on the first node; OpenMPI takes the others from --hostfile hosts.
 set -euo pipefail
+export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True
 export MASTER_ADDR=$(hostname) MASTER_PORT=29500
 cat > accelerate.yaml <<'END'
 compute_environment: LOCAL_MACHINE
@@ -26,4 +27,4 @@ fsdp_config:
   fsdp_state_dict_type: SHARDED_STATE_DICT
   fsdp_offload_params: false
 END
-mpirun -np 8 --map-by ppr:1:node --bind-to none --hostfile hosts -x MASTER_ADDR -x MASTER_PORT bash -c 'accelerate launch --machine_rank "$OMPI_COMM_WORLD_RANK" --main_process_ip "$MASTER_ADDR" --main_process_port "$MASTER_PORT" --config_file accelerate.yaml train.py'
+mpirun -np 8 --map-by ppr:1:node --bind-to none --hostfile hosts -x MASTER_ADDR -x MASTER_PORT -x PYTORCH_CUDA_ALLOC_CONF bash -c 'accelerate launch --machine_rank "$OMPI_COMM_WORLD_RANK" --main_process_ip "$MASTER_ADDR" --main_process_port "$MASTER_PORT" --config_file accelerate.yaml train.py'

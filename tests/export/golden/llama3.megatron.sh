@@ -5,6 +5,7 @@
 # Note: the plan has no number of steps: give --steps or --train-iters.
 # Run it on every node, with NODE_RANK, MASTER_ADDR (the first node) and MASTER_PORT set.
 export CUDA_DEVICE_MAX_CONNECTIONS=1
+export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True
 ARGUMENTS=(
   --num-layers 80
   --hidden-size 8192

@@ -5,6 +5,7 @@
 # Note: the plan has no number of steps: give --steps or train.train_iters.
 # Run it on every node, with NODE_RANK, MASTER_ADDR (the first node) and MASTER_PORT set.
 export CUDA_DEVICE_MAX_CONNECTIONS=1
+export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True
 ARGUMENTS=(
   model.num_layers=80
   model.hidden_size=8192

@@ -11,6 +11,7 @@
 # Note: torchtitan scales the rotary positions of every Llama 3 as Llama 3.1 does; the plan's model has no rope_scaling.
 # Note: the plan has no number of steps: give --steps or training.steps.
 set -euo pipefail
+export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True
 export MASTER_ADDR=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
 export MASTER_PORT=29500
 cat > plan.toml <<'END'

@@ -100,6 +100,26 @@ TEST(ParseCluster, ValuesMustMakeSense) {
               HasSubstr("device.matmul_efficiency: must be above 0"));
 }
 
+// A thousand or eight times as much is a slip of the unit; of a GPU, for hosts multiply f32 best.
+TEST(ParseCluster, SlipsOfUnitsShow) {
+  EXPECT_EQ(
+      with("312 TFLOP/s", "312 GFLOP/s"),
+      "c.yaml:7:5: device.matmul: bf16 is slower with 312 GFLOP/s than f32 with 19.5 TFLOP/s, as "
+      "no GPU is: is a unit wrong?");
+  EXPECT_THAT(with("80 GiB", "80 TiB"), HasSubstr("device.memory: must be at most 4 TB on a GPU"));
+  const std::string host = replaced(kCluster, "kind: cuda", "kind: host");
+  EXPECT_TRUE(clusterFrom(replaced(host, "312 TFLOP/s", "312 GFLOP/s")).has_value());
+  const auto port = [](const char* bandwidth) {
+    return with("200 Gbit/s, source: a}",
+                std::string(bandwidth) + ", source: a}\n    nics: {value: 8, source: a}");
+  };
+  EXPECT_THAT(
+      port("450 GB/s"),
+      HasSubstr("tiers[1].bandwidth: of 450 GB/s a device is 3600 Gbit/s a port (8 ports for "
+                "8 devices), faster than any: is it Gbit/s instead of GB/s?"));
+  EXPECT_EQ(port("400 Gbit/s"), "(no error)");
+}
+
 TEST(ParseCluster, AttentionMayHaveAnEfficiencyOfItsOwn) {
   const std::string text = replaced(kCluster, "  matmul_efficiency: {value: 0.8, source: b}\n",
                                     "  matmul_efficiency: {value: 0.8, source: b}\n"

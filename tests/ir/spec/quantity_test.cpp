@@ -12,6 +12,7 @@
 namespace trireme::spec {
 namespace {
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 TEST(ParseBytes, DecimalAndBinaryPrefixesDiffer) {
   EXPECT_EQ(parseBytes("1 GB")->count(), 1e9);
@@ -66,6 +67,8 @@ TEST(ParseQuantity, OtherSpellingsAreRefused) {
   EXPECT_THAT(messageOf(parseBytesPerSecond("200 Gbps")),
               HasSubstr("unknown unit; did you mean Gbit/s or GB/s?; write it like"));
   EXPECT_THAT(messageOf(parseBytesPerSecond("200 Gb/s")), HasSubstr("mean Gbit/s or GB/s?"));
+  EXPECT_THAT(messageOf(parseBytesPerSecond("400 gbps")), HasSubstr("mean Gbit/s or GB/s?"));
+  EXPECT_THAT(messageOf(parseBytesPerSecond("400 xbps")), Not(HasSubstr("did you mean")));
   EXPECT_THAT(messageOf(parseBytesPerSecond("200 GBit/s")),
               HasSubstr("unknown unit; did you mean Gbit/s?; write it like"));
   EXPECT_THAT(messageOf(parseBytes("80 GIB")), HasSubstr("did you mean GiB?"));

@@ -58,6 +58,12 @@ TEST(LoadByName, AnUnknownNameListsTheNearest) {
             "trirem: there is no such file and no stack of this name; did you mean 'trireme'?");
   EXPECT_EQ(messageOf(loadCluster("dgx-a10")),
             "dgx-a10: there is no such file and no cluster of this name; did you mean 'dgx-a100'?");
+  EXPECT_EQ(messageOf(loadCluster("v100")),
+            "v100: there is no such file and no cluster of this name; clusters with that device: "
+            "dgx-1v, dgx-2, p3-16xlarge");
+  EXPECT_THAT(messageOf(loadCluster("gb200")), HasSubstr("that device: gb200-nvl72"));
+  EXPECT_THAT(messageOf(loadCluster("nvl72")),
+              HasSubstr("did you mean 'gb200-nvl72' or 'gb300-nvl72'?"));
   EXPECT_THAT(messageOf(loadModel("bert")),
               HasSubstr("there is no such file and no model of this name; valid: gpt-1.7b, "));
 }

@@ -12,6 +12,7 @@
 #include "planner/certainty.h"
 #include "planner/parts.h"
 #include "planner/plan_text.h"
+#include "planner/question.h"
 #include "tests/planner/small_query.h"
 
 namespace trireme::planner {
@@ -229,6 +230,15 @@ TEST(Recommend, ShowsThePlanThatIsSureToFit) {
   EXPECT_GE(roomier.estimate.step, tight.result.estimate.step);
   EXPECT_NE(toText(tight, query, false).find("with room     "), std::string::npos);
   EXPECT_EQ(toJson(tight, false)["roomier"]["summary"], summary(roomier.plan));
+  // Asked to keep as much free, it is the answer, and not tight.
+  Query free = query;
+  ASSERT_TRUE(keepFree("7%", free.cluster.device).ok());
+  const Recommendation kept = recommended(free);
+  EXPECT_EQ(kept.result.plan, roomier.plan);
+  EXPECT_FALSE(kept.roomier.has_value());
+  EXPECT_NE(toTable(kept.result).find(" kept free"), std::string::npos);
+  EXPECT_EQ(toJson(kept.result)["estimate"]["headroomBytes"],
+            query.cluster.device.memory.count() * 0.07);
   // That plan alone, and nothing else.
   query.pins.layers = {8};
   query.pins.tp = tight.result.plan.tp;

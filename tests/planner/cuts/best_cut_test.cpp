@@ -47,6 +47,8 @@ Query randomQuery(std::mt19937& random) {
   d.replicaReduction = static_cast<spec::ReplicaReduction>(random() % 3);
   d.bucketBytes = random() % 2 == 0 ? 4 : 0;
   d.autocastBytes = random() % 2 == 0 ? 2 : 0;
+  d.keepsGatheredWeights = d.pipelineKeepsWhole;
+  d.eagerLayers = d.eagerNorms = d.bucketBytes > 0;
   d.optimizerTraffic *= random() % 3 == 0 ? uniform(0, 20) : 1;
   return query;
 }

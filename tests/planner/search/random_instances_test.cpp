@@ -109,6 +109,9 @@ class Instance {
     d.autocastBytes = chance(0.3) ? 2 : 0;
     d.hidesBetweenChunks = d.postValidation || d.autocastBytes > 0;  // half
     d.loaderMasks = d.pipelineKeepsWhole && d.bucketBytes == 0;      // a third
+    d.keepsGatheredWeights = !d.hidesBetweenChunks;
+    d.keepsGatheredInputs = d.pipelineKeepsWhole;
+    d.eagerLayers = d.eagerNorms = d.bucketBytes == 0;
   }
   void pins() {
     Pins& p = query_.pins;
