@@ -120,6 +120,7 @@ def plan(
     max_dp: int | None = None,
     max_microbatch: int | None = None,
     max_virtual_stages: int | None = None,
+    headroom: str | None = None,
     top: int | None = None,
     explain: bool = False,
 ) -> _results.Recommendation:
@@ -135,6 +136,7 @@ def plan(
         the first so many layers of each of them.
     dp_shard: replicas that share state among them.
     max_tp ... max_virtual_stages: the most of each that the search may choose.
+    headroom: memory that every device keeps free: "7%" or "5 GiB" (default: none).
     top: plans to name, the winner and top - 1 runners-up (default: 5).
     explain: also what keeps a faster plan out and what would change the answer, by ten to thirty
         searches.
@@ -173,6 +175,7 @@ def plan(
         "max_dp": max_dp,
         "max_microbatch": max_microbatch,
         "max_virtual_stages": max_virtual_stages,
+        "headroom": headroom,
         "top": top,
         "explain": explain,
     }

@@ -122,7 +122,7 @@ class Estimate:
     interval_of_others_seconds of those of others, where the stack says.
     breakdown_seconds: parts that add up to the step; breakdown_percent: of it.
     memory_bytes: parts, of the fullest device, on pipeline stage memory_stage (from 0). memory_tight: the plan
-    fits by less than predicted peaks are off.
+    fits by less than predicted peaks are off. headroom_bytes: kept free beside memory_available_bytes.
     model_flops_utilisation: 0 to 1.
     """
 
@@ -134,6 +134,7 @@ class Estimate:
     memory_bytes: dict[str, int]
     memory_total_bytes: int
     memory_available_bytes: int
+    headroom_bytes: int
     memory_tight: bool
     memory_stage: int
     interval_seconds: tuple[float, float] | None = None

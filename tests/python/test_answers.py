@@ -114,6 +114,16 @@ def test_recomputed_layers_are_a_choice(command: Any) -> None:
     assert (best.plan.recompute, best.plan.recompute_layers) == ("full", 2)
 
 
+def test_room_in_memory_can_be_asked_for() -> None:
+    asked = {"gpus": 64, "batch": 512, "seq": 8192, "stack": "torchtitan"}
+    best = trireme.plan("llama3-8b", "dgx-h100", **asked, headroom="7%").estimate  # type: ignore[arg-type]
+    assert best.headroom_bytes == pytest.approx(0.07 * (best.memory_available_bytes + best.headroom_bytes), abs=1)
+    assert best.memory_total_bytes <= best.memory_available_bytes
+    assert not best.memory_tight
+    with pytest.raises(trireme.Error, match="expected a share of the memory, such as 7%"):
+        trireme.plan("llama3-8b", "dgx-h100", **asked, headroom="x%")  # type: ignore[arg-type]
+
+
 def test_limits_are_those_of_the_command(command: Any) -> None:
     best = trireme.plan("gpt3-175b", "dgx-h100", gpus=256, max_tp=4, max_virtual_stages=1, **QUESTION)
     expected, _ = command(
