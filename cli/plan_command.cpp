@@ -43,7 +43,7 @@ struct PlanOptions {
   QueryOptions question;
   std::string output;
   std::optional<codegen::Framework> framework;  // that is to run the plan
-  std::string headroom;
+  std::optional<std::string> headroom;
   planner::Pins pins;
   int64_t topK = planner::Query{}.topK;
   bool explain = false;
@@ -72,8 +72,8 @@ Result<planner::Query> makeQuery(const PlanOptions& options) {
   query.pins = options.pins;
   if (options.framework) TRIREME_RETURN_IF_ERROR(checkAsked(query, *options.framework));
   TRIREME_RETURN_IF_ERROR(growCluster(options.pins.gpus, options.question.cluster, query.cluster));
-  if (!options.headroom.empty())
-    TRIREME_RETURN_IF_ERROR(planner::keepFree(options.headroom, query.cluster.device));
+  if (options.headroom)
+    TRIREME_RETURN_IF_ERROR(planner::keepFree(*options.headroom, query.cluster.device));
   if (options.framework)
     if (const auto note = noteOfStack(query.stack.name, *options.framework))
       tell("note: {}\n", *note);
@@ -139,10 +139,12 @@ Status writeFiles(const PlanOptions& options, const planner::Query& query,
   const plan::Plan& plan = answer.result.plan;
   if (!options.output.empty())
     TRIREME_RETURN_IF_ERROR(writeFile(options.output, plan::printPlan(plan)));
-  if (!options.output.empty() && planner::isTight(answer.result.estimate))
+  if (!options.output.empty() && answer.roomier && answer.roomier->plan)
     tell(
-        "note: {}: the plan may need more memory than there is ({}); --headroom leaves some free\n",
-        options.output, planner::doubtText(answer.result.estimate));
+        "note: {}: the plan may need more memory than there is ({}); the one with room is written "
+        "with --headroom '{}'\n",
+        options.output, planner::doubtText(answer.result.estimate),
+        planner::certainRoomText(answer.result.estimate));
   if (!options.trace.empty())
     TRIREME_RETURN_IF_ERROR(
         writeFile(options.trace,
@@ -256,6 +258,7 @@ Action addPlan(CLI::App& app) {
   addPins(app, &options->pins);
   app.add_option("--headroom", options->headroom,
                  "Memory that every device keeps free: '7%' or '5 GiB'")
+      ->type_name("SHARE|BYTES")
       ->group(kLimitsGroup);
   addCheck(app, options->check);
   addPredict(app, &options->predict);

@@ -605,6 +605,7 @@ Estimate estimateFromBlocks(const DescribedBlocks& blocks, const spec::ModelSpec
   result.memory = describedMemory(s);
   result.memoryAvailable = cluster.device.memory;
   result.headroom = cluster.device.headroom;
+  result.memoryDoubt = stack.memoryDoubt;
   fillRates(model, plan, cluster, result);
   result.interval = intervalOf(result, plan.tp, stack);
   if (result.interval)

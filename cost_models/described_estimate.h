@@ -27,9 +27,12 @@ namespace trireme::cost {
 //
 // State sharding, with P parameters on a rank and n ranks that share them:
 //   none        all-reduce of gradients, beside the backward of the last microbatch
-//   (replicas)  that of shards after it; or that of each layer beside the backward of the next, for
-//               every microbatch (StackDescription::replicaReduction), beside what shards exchange,
-//               or after it if that goes over the same links
+//   (replicas)  once per step: all-reduce of what the shards' reduce-scatter leaves, one after the
+//               other; or of each layer beside the backward of the next, for every microbatch
+//               (StackDescription::replicaReduction). Of a, which shards exchange, and b, felt to
+//               shares e_a and e_b though hidden, beside a backward that takes w is felt
+//                 max(e_a a + e_b b, a + b - w)       over the same links: one after the other
+//                 max(e_a a + e_b b, max(a, b) - w)   else: side by side
 //   optimizer   reduce-scatter of gradients, and all-gather of parameters beside the forward of the
 //   (gradients) first microbatch; the optimizer works on P / n
 //   parameters  for every microbatch each layer's parameters are gathered before its forward and

@@ -84,6 +84,7 @@ struct Estimate {
   std::vector<Bytes> memoryOfStages;  // own programs: memory.total() of every pipeline rank
   Bytes memoryAvailable;              // of one device
   Bytes headroom;                     // that it has besides (DeviceSpec)
+  double memoryDoubt = spec::kUsualMemoryDoubt;  // StackDescription; not of own programs
   std::vector<StageCost> stages;
   std::vector<Seconds> hops;  // transfers between stages, Pipeline::hops
   Flops modelFlops;           // of the step, formulas.h

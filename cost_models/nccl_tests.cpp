@@ -179,7 +179,7 @@ class Parser {
     if (*rank != current_.numRanks)
       return at(fmt::format("expected rank {}, got {}", current_.numRanks, *rank));
     // Ranks of one communicator have no number of a group, or the same.
-    if (fields.size() > 4 && fields[3] == "Group" && wholeNumber(fields[4]).value_or(0) != 0)
+    if (fields.size() > 4 && fields[3] == "Group" && wholeNumber(fields[4]) != 0)
       return at(
           fmt::format("rank {} is in group {}: groups that run at once (NCCL_TESTS_SPLIT) "
                       "share links, which is another measurement; run the test without",

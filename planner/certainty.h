@@ -8,9 +8,9 @@
 namespace trireme::planner {
 
 // What takes no more is sure to fit, and leaves what is to be free: of software that others make,
-// whose peaks are predictions, kCertainShare of a device's memory; of Trireme's own programs, exact
-// but for a reserve that is put together from other programs' figures, all but half of that.
-inline constexpr double kCertainShare = 0.93;
+// whose peaks are predictions, all of a device's memory but its profile's memoryDoubt; of Trireme's
+// own programs, exact but for a reserve that is put together from other programs' figures, all but
+// half of that.
 Bytes certainMemory(const cost::Estimate& estimate);
 // "7 %" or "2.15 GiB": what that leaves free of the memory.
 std::string certainRoomText(const cost::Estimate& estimate);
@@ -18,7 +18,7 @@ std::string certainRoomText(const cost::Estimate& estimate);
 // Fits by less than its memory may be off.
 bool isTight(const cost::Estimate& estimate);
 // "peaks are 3 to 7 % off": why it may not fit though it is said to.
-std::string doubtText(bool ownPrograms);
+std::string doubtText(const spec::StackProfile& stack);
 std::string doubtText(const cost::Estimate& estimate);
 
 }  // namespace trireme::planner

@@ -97,7 +97,8 @@ static std::string othersComparedOn(const std::string& device) {
   std::vector<std::string> names;
   if (const auto stacks = shippedStacks(); stacks.has_value())
     for (const spec::StackProfile& other : *stacks)
-      if (other.description.isComparedOn(device)) names.push_back(other.name);
+      if (!other.description.comparedOn.empty() && other.description.isComparedOn(device))
+        names.push_back(other.name);
   return names.empty() ? "" : fmt::format("; runs of {} were", fmt::join(names, ", "));
 }
 
@@ -111,8 +112,7 @@ std::vector<std::string> caveatsOf(const spec::StackProfile& stack,
                     "that they have no "
                     "interval; other stacks' have one (--stack)",
                     stack.name));
-  else if (device.kind == spec::DeviceKind::kCuda && !runs.comparedOn.empty() &&
-           !runs.isComparedOn(device.name))
+  else if (device.kind == spec::DeviceKind::kCuda && !runs.isComparedOn(device.name))
     caveats.push_back(
         fmt::format("stack {}: no run on this GPU was compared with its predictions, only on {}{}",
                     stack.name, fmt::join(runs.comparedOn, ", "), othersComparedOn(device.name)));
@@ -189,6 +189,8 @@ Status growCluster(std::optional<int64_t> gpus, const std::string& path,
 }
 
 Status keepFree(std::string_view headroom, spec::DeviceSpec& device) {
+  constexpr const char* kExpected =
+      "expected a share of the memory, such as 7%, or bytes, such as 5 GiB";
   Bytes free;
   if (const size_t digits = headroom.find('%'); digits != std::string_view::npos) {
     double percent = 0;
@@ -198,12 +200,13 @@ Status keepFree(std::string_view headroom, spec::DeviceSpec& device) {
         error == std::errc() && std::all_of(rest, end, [](char c) { return c == ' '; });
     if (!isGood || digits + 1 != headroom.size())
       return invalidArgument(
-          fmt::format("--headroom {}: expected a share of the memory, such as 7%",
-                      spec::quoteForMessage(headroom)));
+          fmt::format("--headroom {}: {}", spec::quoteForMessage(headroom), kExpected));
     free = device.memory * (percent / 100);
   } else {
     Result<Bytes> bytes = spec::parseBytes(headroom);
-    if (!bytes.has_value()) return bytes.error().withContext("--headroom");
+    if (!bytes.has_value())
+      return invalidArgument(
+          fmt::format("--headroom {}: {}", spec::quoteForMessage(headroom), kExpected));
     free = *bytes;
   }
   if (!(free >= Bytes(0)) || !(free < device.memory))

@@ -220,7 +220,7 @@ Result<planner::Pins> pinsOf(const Options& options) {
 struct PlanRequest {
   planner::Question question;
   planner::Pins pins;
-  std::string headroom;
+  std::optional<std::string> headroom;
   int64_t top = planner::Query{}.topK;
   bool explains = false;
 };
@@ -236,7 +236,7 @@ Result<PlanRequest> planRequestOf(const Options& options) {
   std::optional<int64_t> top;
   TRIREME_RETURN_IF_ERROR(options.count("top", top));
   request.top = std::min<int64_t>(top.value_or(request.top), 1 << 30);
-  request.headroom = options.text("headroom");
+  request.headroom = options.get<std::string>("headroom");
   request.explains = options.get<bool>("explain").value_or(false);
   return request;
 }
@@ -247,8 +247,8 @@ Result<Answer> answerPlan(const PlanRequest& request, const Stop& stop) {
   query.topK = static_cast<int32_t>(request.top);
   TRIREME_RETURN_IF_ERROR(
       planner::growCluster(query.pins.gpus, request.question.cluster, query.cluster));
-  if (!request.headroom.empty())
-    TRIREME_RETURN_IF_ERROR(planner::keepFree(request.headroom, query.cluster.device));
+  if (request.headroom)
+    TRIREME_RETURN_IF_ERROR(planner::keepFree(*request.headroom, query.cluster.device));
   Answer answer;
   TRIREME_ASSIGN_OR_RETURN(answer.notes, planner::notesOf(request.question, query.training));
   for (std::string& caveat : planner::caveatsOf(query.stack, query.cluster.device))

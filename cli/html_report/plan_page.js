@@ -69,7 +69,8 @@ function addMemoryParts(answer) {
       (place, width) => drawBars(place, width, rows.filter((row) => row.value > 0).concat([total]), {
         label: 'Memory by purpose', most,
         limit: {value: e.memoryAvailableBytes,
-                text: 'a device has ' + format.bytes(e.memoryAvailableBytes)},
+                text: (e.headroomBytes > 0 ? 'may take ' : 'a device has ') +
+                    format.bytes(e.memoryAvailableBytes)},
       }));
   addHiddenTable(figure, 'memory by purpose', [
     {title: 'purpose', value: (row) => row.name},

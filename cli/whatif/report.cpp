@@ -421,8 +421,7 @@ std::string Report::tight() const {
   const auto count = std::count_if(rows_.begin(), rows_.end(), isTight);
   if (count == 0) return "";
   return fmt::format("{:<14}! memory is tight, {}: {} of {}\n", "memory",
-                     planner::doubtText(answers_.sweep.base.stack.ownPrograms), count,
-                     rows_.size());
+                     planner::doubtText(answers_.sweep.base.stack), count, rows_.size());
 }
 
 std::string Report::plans() const {

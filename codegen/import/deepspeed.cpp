@@ -230,18 +230,20 @@ void readLossScaling(Config& config, spec::TrainingSpec& t, std::vector<std::str
 
 // Without an optimizer, or with torch_adam, it is PyTorch's AdamW instead of DeepSpeed's own
 // (runtime/engine.py, _configure_basic_optimizer), which holds the roots of all second moments at
-// once (torch/optim/adam.py, foreach).
+// once (torch/optim/adam.py, foreach), unless it is fused.
 void readStepWork(Config& config, Imported& imported) {
   constexpr double kRoots = 4;  // B a parameter
   const bool hasOptimizer = isGiven(config, "optimizer.type");
-  if (hasOptimizer && !config.isOn("optimizer.params.torch_adam", false)) return;
+  const bool isTorch = !hasOptimizer || config.isOn("optimizer.params.torch_adam", false);
+  if (!isTorch || (hasOptimizer && config.isOn("optimizer.params.fused", false))) return;
   imported.widths.stepWork = kRoots;
-  if (!hasOptimizer)
-    imported.notes.push_back(fmt::format(
-        "it has no optimizer: the script's is taken to be torch.optim.AdamW, whose step holds {} B "
-        "a parameter more than DeepSpeed's own; with fused=True (adamw_torch_fused of "
-        "transformers) it does not",
-        kRoots));
+  imported.notes.push_back(
+      hasOptimizer
+          ? "torch.optim.AdamW holds more memory in its step than DeepSpeed's own, but with "
+            "\"fused\": true"
+          : "it has no optimizer: the script's is taken to be torch.optim.AdamW, which holds more "
+            "memory in its step than DeepSpeed's own, but with fused=True (adamw_torch_fused of "
+            "transformers)");
 }
 
 void readOptimizer(Config& config, spec::TrainingSpec& t) {

@@ -132,7 +132,9 @@ std::string setWidths(const Imported& imported, const std::string& file,
     else if (before.gradientBytes < 4)
       bytes.stepGradientBytes = 0;
   }
-  if (widths.stepWork && bytes.stepGradientBytes > 0) {
+  // Other profiles say what the steps of theirs hold.
+  const bool isDeepspeed = frameworkOfStack(stack.name) == Framework::kDeepspeed;
+  if (widths.stepWork && isDeepspeed && bytes.stepGradientBytes > 0) {
     bytes.stepGradientsAtOnce =
         bytes.stepGradientsAtOnce * (1 + *widths.stepWork / bytes.stepGradientBytes);
     bytes.stepGradientBytes += *widths.stepWork;
@@ -150,7 +152,7 @@ std::string setWidths(const Imported& imported, const std::string& file,
   compare("gradients", bytes.gradientBytes, before.gradientBytes);
   compare("reduced gradients", bytes.reducedGradientBytes, before.reducedGradientBytes);
   compare("gathered weights", bytes.gatheredParameterBytes, before.gatheredParameterBytes);
-  if (widths.stepWork)
+  if (widths.stepWork && isDeepspeed)
     compare("the optimizer's step", bytes.stepGradientBytes, before.stepGradientBytes);
   if (differences.empty()) return "";
   return fmt::format(

@@ -17,7 +17,7 @@ namespace trireme::codegen {
 struct ParameterWidths {
   std::optional<double> gradient, reducedGradient, gatheredParameter;
   std::optional<bool> gathersF8;
-  std::optional<double> stepWork;  // of the optimizer's step, beside its gradients
+  std::optional<double> stepWork;  // bytes that the optimizer's step holds beside its gradients
   bool operator==(const ParameterWidths&) const = default;
 };
 

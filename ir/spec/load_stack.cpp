@@ -7,6 +7,7 @@
 #include "ir/spec/shipped.h"
 #include "ir/spec/sourced.h"
 #include "ir/spec/stack_names.h"
+#include "ir/spec/suggestion.h"
 
 namespace trireme::spec {
 namespace {
@@ -50,14 +51,15 @@ void readList(MapReader& map, std::string_view key, std::span<const EnumName<T>>
 void readNames(MapReader& map, std::string_view key, std::vector<std::string>* out) {
   const Node* list = map.child(key);
   if (!list) return;
-  const bool isList = list->kind == Node::Kind::kList && !list->items.empty();
+  const bool isList = list->kind == Node::Kind::kList;
+  if (!isList || list->items.empty())
+    return map.fail(*list, fmt::format("expected a list of names, got {}",
+                                       isList ? "an empty one" : describe(*list)));
   for (const Node& item : list->items) {
-    if (item.kind == Node::Kind::kScalar && !item.text.empty())
-      out->push_back(item.text);
-    else
-      map.fail(*list, fmt::format("expected names, got {}", describe(item)));
+    if (item.kind != Node::Kind::kScalar || item.text.empty())
+      return map.fail(*list, fmt::format("expected names, got {}", describe(item)));
+    out->push_back(item.text);
   }
-  if (!isList) map.fail(*list, fmt::format("expected a list of names, got {}", describe(*list)));
 }
 
 void readShare(MapReader& map, std::string_view key, double* out) {
@@ -156,6 +158,7 @@ void readOptionals(MapReader& map, StackDescription* stack) {
   notNegative("slower_runs", &stack->slowerRuns);
   share("faster_elsewhere", &stack->fasterElsewhere);
   notNegative("slower_elsewhere", &stack->slowerElsewhere);
+  share("memory_doubt", &stack->memoryDoubt);
   readNames(map, "compared_on", &stack->comparedOn);
 }
 
@@ -198,10 +201,20 @@ bool trainsIn(const StackProfile& stack, Precision precision) {
 
 }  // namespace
 
+// "NVIDIA GeForce RTX 3090" and "RTX-3090-24GB" begin with the same words.
+static std::string wordsOf(std::string_view device) {
+  std::string words = lowerCase(device) + " ";
+  std::replace(words.begin(), words.end(), '-', ' ');
+  for (const std::string_view maker : {"nvidia ", "tesla ", "geforce "})
+    if (words.starts_with(maker)) words.erase(0, maker.size());
+  return words;
+}
+
 bool StackDescription::isComparedOn(std::string_view device) const {
-  return std::any_of(comparedOn.begin(), comparedOn.end(), [&](const std::string& name) {
-    return (std::string(device) + "-").starts_with(name + "-");
-  });
+  const std::string words = wordsOf(device);
+  return comparedOn.empty() ||
+         std::any_of(comparedOn.begin(), comparedOn.end(),
+                     [&](const std::string& name) { return words.starts_with(wordsOf(name)); });
 }
 
 std::string_view fp8RecipeName(Fp8Recipe recipe) { return nameOf(kRecipes, recipe); }

@@ -33,6 +33,10 @@ enum class ReplicaReduction : uint8_t { kPerStep, kOfShardsPerMicrobatch, kPerMi
 
 // A step of a program that Trireme does not make itself: which kernels run, what they move and what
 // hides behind what. Shares are of time, between 0 and 1. Times of kernels are the device's.
+// Published peaks of software that others make are 3.0 to 6.7 % off on average, by source
+// (cost_models/VALIDATION.md), and frameworks' own fragments come on top.
+inline constexpr double kUsualMemoryDoubt = 0.07;
+
 struct StackDescription {
   AttentionKind attention = AttentionKind::kFlash;
   // Instead of a fused kernel that needs what the precision or the device lacks
@@ -150,14 +154,18 @@ struct StackDescription {
   // The same of runs of others, on their clusters, to which nothing was fitted. Both 0: too few
   // were compared.
   double fasterElsewhere = 0, slowerElsewhere = 0;
-  // The GPUs of all those, by the beginning of their names ("H100").
+  // The GPUs of all these runs, by the first words of their names ("H100", "RTX-3090"); empty: not
+  // known.
   std::vector<std::string> comparedOn;
+  // Whether `device`, by its name in a file of ours or the driver's, is one, or nobody knows.
   bool isComparedOn(std::string_view device) const;
 
   // Of a GPU, what the allocator does not count.
   Bytes reserve;             // context, libraries
   Bytes ncclConnection;      // and for each connection to a peer (program::ncclConnections)
   double fragmentation = 0;  // of the allocated bytes
+  // What memory that is predicted may lack, as a share of a GPU's.
+  double memoryDoubt = kUsualMemoryDoubt;
   bool operator==(const StackDescription&) const = default;
 };
 

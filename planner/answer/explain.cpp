@@ -325,8 +325,7 @@ std::vector<Alternative> bestWays(std::vector<Alternative> all) {
   return best;
 }
 
-// The legal ways to change one choice that the stack and the search know, and those that are not
-// legal.
+// Of the ways to change one choice those that the stack and the search know, legal or not.
 std::vector<Change> changesOf(const Query& query, const Plan& plan, const BlockCosts& blocks,
                               Reach reach) {
   std::vector<Change> changes =
@@ -377,23 +376,23 @@ Result<Alternative> compare(const Query& query, const Plan& plan, const cost::Es
   alternative.other = std::move(change.other);
   alternative.also = std::move(change.also);
   if (change.isUncut && isEven(plan, query) && !isEven(other.plan, query))
-    alternative.also += alternative.also.empty() ? "uneven layers" : " and uneven layers";
+    alternative.also += alternative.also.empty() ? "uneven layers" : ", uneven layers";
   alternative.plan = std::move(other.plan);
   return alternative;
 }
 
-// Whether no cut of a legal change makes it faster than that and fits.
+// Whether no cut of a legal change fits and takes less than `step`.
 Result<bool> isInVain(const Query& query, const Change& change, Seconds step,
                       const CostFunctions& costs) {
   TRIREME_ASSIGN_OR_RETURN(const SharedBlocks blocks, costs.blocks(change.plan));
   if (!change.isUncut) return boundOf(query, change.plan, *blocks).time >= step;
   if (!blocks->described) return false;
-  // Cuts beyond the space may be so much below the bound of those in it.
-  constexpr double kBeyond = 0.99;
+  // As the search reaches beyond its space.
+  const double beyond = change.plan.virtualStages > 1 ? 0.99 : 1;
   Query uncut = query;
   uncut.pins.layers.clear();
   SlotTable slots;
-  return CutSearch(uncut, change.plan, *blocks, slots).bound() * kBeyond >= step;
+  return CutSearch(uncut, change.plan, *blocks, slots).bound() * beyond >= step;
 }
 
 }  // namespace

@@ -45,8 +45,9 @@ enum class Reach : uint8_t { kNext, kAny };
 Result<std::vector<Alternative>> singleChanges(const Query& query, const plan::Plan& plan,
                                                const cost::Estimate& chosen,
                                                const CostFunctions& costs, Reach reach);
-// Of those of any reach the ones that are faster and fit; what a bound shows not to be is not
-// costed. Requires that the plan fits.
+// Of those of any reach the ones that are faster and fit. What a bound shows not to be is not
+// costed; with virtual stages what is not within a hundredth of the bound of cuts of the space, as
+// in the search. Requires that the plan fits. Errors: those of singleChanges.
 Result<std::vector<Alternative>> fasterChanges(const Query& query, const plan::Plan& plan,
                                                const cost::Estimate& chosen,
                                                const CostFunctions& costs);

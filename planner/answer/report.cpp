@@ -245,7 +245,7 @@ std::string toTable(const PlanResult& result) {
 // What makes that plan the answer.
 static std::string flagForRoom(const cost::Estimate& e) {
   return e.memoryOfStages.empty()
-             ? fmt::format("; the answer with --headroom {:.0f}%", 100 * (1 - kCertainShare))
+             ? fmt::format("; the answer with --headroom {:.0f}%", 100 * e.memoryDoubt)
              : "";
 }
 

@@ -75,7 +75,7 @@ nlohmann::json toJson(const CriticalPath& path) {
 }
 
 nlohmann::json toJson(const Shortfall& shortfall) {
-  constexpr const char* kKinds[] = {"pin", "all pins", "stack", "devices", "batch"};
+  constexpr const char* kKinds[] = {"pin", "all pins", "stack", "devices", "batch", "headroom"};
   nlohmann::json json = {
       {"fits", false}, {"reason", shortfall.reason.message()}, {"nearest", nullptr}};
   if (shortfall.nearest)

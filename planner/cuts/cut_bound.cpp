@@ -151,7 +151,7 @@ RelaxedTimes CutBound::ofBlocks() const {
 }
 
 // Of recomputed layers less is felt, as a rule by no more than they take longer: where the CPU sets
-// the pace, or two exchanges hide behind the same backward, it may be more.
+// the pace it may be more.
 void CutBound::addTraffic(RelaxedTimes& r) const {
   const cost::ShardedTraffic& traffic = stages_.setting.traffic;
   const double less = traffic.recomputedLess.count();

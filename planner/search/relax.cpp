@@ -37,6 +37,7 @@ class Relaxer {
   void giveUpRecompute();
   void giveUpLayers();
   void giveUpAllPins();
+  void giveUpHeadroom();
   void tryStacks(const std::vector<spec::StackProfile>& stacks);
   void addDevices();
   void tryBatches();
@@ -237,6 +238,18 @@ void Relaxer::giveUpAllPins() {
   }
 }
 
+void Relaxer::giveUpHeadroom() {
+  Query relaxed = query_;
+  spec::DeviceSpec& device = relaxed.cluster.device;
+  if (device.headroom <= Bytes(0)) return;
+  tried_.emplace_back("no --headroom");
+  device.memory += std::exchange(device.headroom, Bytes(0));
+  if (std::optional<CostedPlan> found = best(std::move(relaxed)))
+    add(ChangeKind::kHeadroom,
+        fmt::format("no --headroom (now: {})", formatBytes(query_.cluster.device.headroom)),
+        *std::move(found));
+}
+
 void Relaxer::tryStacks(const std::vector<spec::StackProfile>& stacks) {
   std::optional<CostedPlan> fastest;
   std::string name;
@@ -365,6 +378,7 @@ Result<Shortfall> shortfallOf(const Query& query, const Status& reason,
                               const std::vector<spec::StackProfile>& stacks,
                               const SearchProgress& progress) {
   Relaxer relaxer(query, progress);
+  relaxer.giveUpHeadroom();
   relaxer.giveUpPins();
   relaxer.giveUpAllPins();
   relaxer.tryStacks(stacks);

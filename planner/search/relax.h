@@ -16,6 +16,7 @@ enum class ChangeKind : uint8_t {
   kStack,    // other software
   kDevices,  // more of them
   kBatch,    // another number of sequences per step
+  kHeadroom  // no memory kept free
 };
 
 // One change of the query after which there is a plan: the fastest, as a search finds it.
@@ -42,15 +43,15 @@ struct Shortfall {
 };
 
 // Why a query whose search ended with `reason` has no plan, and what would give it one. Tried are:
-// every pinned choice given up alone; all of them together if none alone helps; each of `stacks`
-// (that train in the precision, if somebody asked for it, or else in the usual one), of which the
-// fastest counts; more devices, up to 64 times as many or 64 hosts: the fewest that do, in whole
-// hosts (blocks of the first tier, where the cluster does not say) or, with less than one, singly,
-// and more where a program's ranks need the whole of more hosts; near batches, where replicas
-// cannot share the query's (nearBatches()). A search for each of the former, for the devices one
-// more than twice the binary logarithm of the hosts, for batches twice as many at most; most of
-// these end at the first plan that fits. Errors are those of a search that fails, kInternal as a
-// rule.
+// memory that is kept free; every pinned choice given up alone; all of them together if none alone
+// helps; each of `stacks` (that train in the precision, if somebody asked for it, or else in the
+// usual one), of which the fastest counts; more devices, up to 64 times as many or 64 hosts: the
+// fewest that do, in whole hosts (blocks of the first tier, where the cluster does not say) or,
+// with less than one, singly, and more where a program's ranks need the whole of more hosts; near
+// batches, where replicas cannot share the query's (nearBatches()). A search for each of the
+// former, for the devices one more than twice the binary logarithm of the hosts, for batches twice
+// as many at most; most of these end at the first plan that fits. Errors are those of a search that
+// fails, kInternal as a rule.
 Result<Shortfall> shortfallOf(const Query& query, const Status& reason,
                               const std::vector<spec::StackProfile>& stacks = {},
                               const SearchProgress& progress = {});
@@ -64,8 +65,8 @@ std::vector<int64_t> nearBatches(const Query& query);
 // "...; would work, fewest devices first: microbatch 1 (pinned: 4) (5.300 ms a step), or ..."
 Status toStatus(const Shortfall& shortfall);
 
-// kInfeasible: by how much `leanest`, the plan of the space that needs least memory, misses it.
-// ofEvenChunks: as of the search's Certificate.
+// kInfeasible, or kInternal if it fits: by how much `leanest`, the plan of the space that needs
+// least memory, misses it. ofEvenChunks: as of the search's Certificate.
 Status missesMemory(const Query& query, const plan::Plan& leanest, bool ofEvenChunks,
                     const CostFunctions& costs);
 

@@ -368,7 +368,7 @@ class NearestMiss:
 
 @dataclass(frozen=True)
 class Relaxation:
-    """One change after which there is a plan: kind pin, all pins, stack, devices or batch."""
+    """One change after which there is a plan: kind pin, all pins, stack, devices, batch or headroom."""
 
     kind: str
     change: str

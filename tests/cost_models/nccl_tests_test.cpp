@@ -114,6 +114,10 @@ TEST(ParseNcclTests, SaysWhatIsWrongAndWhere) {
   EXPECT_THAT(with("     4194304", "     1048576"), HasSubstr("does not follow"));
   EXPECT_THAT(with("#  Rank  3 Group  0 Pid 10 on host device  3\n", ""),
               HasSubstr("among 3 ranks"));
+  EXPECT_THAT(with("#  Rank  3 Group  0", "#  Rank  3 Group  1"),
+              HasSubstr("rank 3 is in group '1': groups that run at once (NCCL_TESTS_SPLIT)"));
+  EXPECT_THAT(with("#  Rank  3 Group  0", "#  Rank  3 Group  x"), HasSubstr("is in group 'x'"));
+  EXPECT_EQ(with("Group  0 ", ""), "");  // versions before have none
   EXPECT_THAT(with("# Out of", "Segmentation fault\n# Out of"),
               HasSubstr("log.txt:14: expected 13 columns"));
   EXPECT_EQ(with("# Out of", "host:10:12 [0] NCCL INFO comm destroyed\n# Out of"), "");

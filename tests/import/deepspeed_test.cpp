@@ -502,28 +502,34 @@ TEST(ImportDeepspeed, AutoIsAskedForWhereItCounts) {
 }
 
 // PyTorch's AdamW, by torch_adam or for want of an optimizer, holds 4 bytes a parameter besides the
-// 4 of gradients in f32; of groups of 1e9 elements, 8 GB.
+// 4 of gradients in f32; of groups of 1e9 elements, 8 GB. Fused it does not, and profiles of other
+// programs have steps of their own.
 TEST(ImportDeepspeed, AnOptimizerOfPytorchHoldsMoreInItsStep) {
-  const auto stackOf = [](const std::string& optimizer, size_t notes) {
-    const Result<Imported> imported = readDeepspeed(R"({"train_batch_size": 64,
-      "bf16": {"enabled": true}, "zero_optimization": {"stage": 3})" +
-                                                    optimizer + "}");
+  const auto stepOf = [](const std::string& optimizer, const char* profile = "deepspeed") {
+    const Result<Imported> imported =
+        readDeepspeed(R"({"train_batch_size": 64, "bf16": {"enabled": true},)" + optimizer +
+                      R"("zero_optimization": {"stage": 3}})");
     EXPECT_TRUE(imported.has_value()) << imported.error().message();
-    EXPECT_EQ(imported->notes.size(), notes) << optimizer;
-    spec::StackProfile stack = spec::loadStack("deepspeed").value();
+    spec::StackProfile stack = spec::loadStack(profile).value();
+    const spec::StackDescription before = stack.description;
     const std::string said = setWidths(*imported, "ds.json", stack);
-    EXPECT_EQ(said.empty(), stack.description.stepGradientBytes == 4);
+    EXPECT_EQ(said.empty(), stack.description == before);
     EXPECT_THAT(said,
                 said.empty() ? HasSubstr("") : HasSubstr(": the optimizer's step of 8 B (4 B);"));
-    return stack.description;
+    EXPECT_EQ(stack.description.stepGradientsAtOnce,
+              said.empty() ? before.stepGradientsAtOnce : Bytes(8e9));
+    return stack.description.stepGradientBytes;
   };
-  EXPECT_EQ(stackOf(R"(, "optimizer": {"type": "AdamW"})", 0).stepGradientBytes, 4);
-  EXPECT_EQ(stackOf(R"(, "optimizer": {"type": "Adam", "params": {"torch_adam": true}})", 0)
-                .stepGradientBytes,
-            8);
-  const spec::StackDescription none = stackOf("", 1);
-  EXPECT_EQ(none.stepGradientBytes, 8);
-  EXPECT_EQ(none.stepGradientsAtOnce, Bytes(8e9));
+  EXPECT_EQ(stepOf(""), 8);
+  EXPECT_EQ(stepOf(R"("optimizer": {"type": "AdamW"},)"), 4);
+  EXPECT_EQ(stepOf(R"("optimizer": {"type": "Adam", "params": {"torch_adam": true}},)"), 8);
+  EXPECT_EQ(
+      stepOf(R"("optimizer": {"type": "Adam", "params": {"torch_adam": true, "fused": true}},)"),
+      4);
+  EXPECT_EQ(stepOf("", "accelerate"), spec::loadStack("accelerate")->description.stepGradientBytes);
+  EXPECT_EQ(stepOf("", "torchtitan"), 0);
+  EXPECT_THAT(readDeepspeed(R"({"train_batch_size": 64})")->notes,
+              Contains(HasSubstr("it has no optimizer: the script's is taken to be")));
 }
 
 TEST(ImportDeepspeed, TheOldFormOfZeroIsRefused) {

@@ -183,7 +183,9 @@ TEST(ParseStack, EveryOptionalKeyIsRead) {
                                  "faster_runs: {value: 0.06, source: a}\n"
                                  "slower_runs: {value: 0.08, source: a}\n"
                                  "faster_elsewhere: {value: 0.09, source: a}\n"
-                                 "slower_elsewhere: {value: 0.3, source: a}\n")
+                                 "slower_elsewhere: {value: 0.3, source: a}\n"
+                                 "memory_doubt: {value: 0.2, source: a}\n"
+                                 "compared_on: [H100, RTX-3090]\n")
                                  .description;
   EXPECT_EQ(d.selective, SelectiveRecompute::kEveryOther);
   EXPECT_EQ(d.matmulFactor, 0.9);
@@ -223,6 +225,13 @@ TEST(ParseStack, EveryOptionalKeyIsRead) {
   EXPECT_EQ(d.slowerRuns, 0.08);
   EXPECT_EQ(d.fasterElsewhere, 0.09);
   EXPECT_EQ(d.slowerElsewhere, 0.3);
+  EXPECT_EQ(d.memoryDoubt, 0.2);
+  for (const char* device : {"H100-80GB-SXM", "NVIDIA H100 80GB HBM3", "h100", "RTX-3090-24GB",
+                             "NVIDIA GeForce RTX 3090"})
+    EXPECT_TRUE(d.isComparedOn(device)) << device;
+  for (const char* device : {"H1000", "GH100-80GB", "NVIDIA H200", "RTX-3090Ti", "RTX", ""})
+    EXPECT_FALSE(d.isComparedOn(device)) << device;
+  EXPECT_TRUE(StackDescription{}.isComparedOn("H200"));  // nobody knows
 }
 
 TEST(ParseStack, DescriptionsKeepTheSourceOfEveryNumber) {
@@ -255,6 +264,15 @@ TEST(ParseStack, DescriptionsMustMakeSense) {
 }
 
 // Of a sane size, so that no product or power of them overflows, vanishes or takes forever.
+TEST(ParseStack, ComparedOnIsAListOfNames) {
+  const auto refusal = [](const std::string& value) {
+    return messageOf(parseStack(kDescribed + ("compared_on: " + value + "\n"), "d.yaml"));
+  };
+  EXPECT_THAT(refusal("H100"), HasSubstr("compared_on: expected a list of names, got 'H100'"));
+  EXPECT_THAT(refusal("[]"), HasSubstr("compared_on: expected a list of names, got an empty one"));
+  EXPECT_THAT(refusal("[H100, []]"), HasSubstr("compared_on: expected names, got "));
+}
+
 TEST(ParseStack, NumbersHaveLimits) {
   EXPECT_THAT(refusalOfStack("value: 1.5", "value: 1e300"),
               HasSubstr("elementwise_factor: must be at most 1000000, got 1e+300"));

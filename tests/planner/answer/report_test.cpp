@@ -226,7 +226,7 @@ TEST(Recommend, ShowsThePlanThatIsSureToFit) {
   const Recommendation tight = recommended(query);
   ASSERT_TRUE(tight.roomier.has_value() && tight.roomier->plan.has_value());
   const CostedPlan& roomier = *tight.roomier->plan;
-  EXPECT_LE(roomier.estimate.memory.total(), query.cluster.device.memory * kCertainShare);
+  EXPECT_LE(roomier.estimate.memory.total(), query.cluster.device.memory * 0.93);
   EXPECT_GE(roomier.estimate.step, tight.result.estimate.step);
   EXPECT_NE(toText(tight, query, false).find("with room     "), std::string::npos);
   EXPECT_EQ(toJson(tight, false)["roomier"]["summary"], summary(roomier.plan));
@@ -266,7 +266,7 @@ TEST(Recommend, TakesAFasterPlanThatIsSureToFit) {
   worse.pins.recompute = plan::Recompute::kFull;
   PlanResult slow = searchPlan(worse).value();
   ASSERT_GT(slow.estimate.step, best.estimate.step);
-  slow.estimate.memoryAvailable = best.estimate.memory.total() / (kCertainShare - 0.01);
+  slow.estimate.memoryAvailable = best.estimate.memory.total() / 0.92;
   slow.estimate.memory.reserve +=
       slow.estimate.memoryAvailable * 0.99 - slow.estimate.memory.total();
   ASSERT_TRUE(isTight(slow.estimate));
@@ -334,6 +334,9 @@ TEST(ToTable, SaysWhenMemoryIsWithinTheErrorOfTheLimit) {
   EXPECT_TRUE(isTight(0.999));
   EXPECT_FALSE(isTight(0.92));
   EXPECT_FALSE(isTight(1.01));  // it does not fit
+  result.estimate.memoryDoubt = 0.15;
+  EXPECT_FALSE(isTight(0.92));
+  EXPECT_NE(toTable(result).find("the fullest; tight: peaks may be 15 % off\n"), std::string::npos);
 }
 
 TEST(ToTable, SaysOnceWhatForbidsManyDegrees) {

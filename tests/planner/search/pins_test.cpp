@@ -623,6 +623,15 @@ TEST(Obeys, EveryPinAndLimit) {
   Pins other = pins;
   other.recompute = plan::Recompute::kFull;
   EXPECT_FALSE(obeys(other, plan));
+  // Without a number it is of all layers.
+  plan::Plan full = plan;
+  full.recompute = plan::Recompute::kFull;
+  other.recompute = plan::Recompute::kFull;
+  EXPECT_TRUE(obeys(other, full));
+  full.recomputeLayers = 1;
+  EXPECT_FALSE(obeys(other, full));
+  other.recomputeLayers = 1;
+  EXPECT_TRUE(obeys(other, full));
   other = pins;
   other.gpus = plan.numRanks() - 1;
   EXPECT_FALSE(obeys(other, plan));

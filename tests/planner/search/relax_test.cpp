@@ -307,6 +307,25 @@ TEST(Shortfall, AllPinsTogetherWhereNoneAloneHelps) {
   EXPECT_THAT(toStatus(shortfall).message(), HasSubstr("no pinned choice and no limit (tp "));
 }
 
+TEST(Shortfall, MemoryKeptFreeMayBeGivenUp) {
+  Query query = smallQuery(4, 4, 8);
+  query.pins.recompute = plan::Recompute::kNone;
+  query.cluster.device.memory = leastMemoryOf(query) * 1.01;
+  const auto all = searchPlan(query);
+  ASSERT_TRUE(all.has_value());
+  query.cluster.device.headroom = query.cluster.device.memory * 0.1;
+  query.cluster.device.memory = query.cluster.device.memory * 0.9;
+  const Shortfall shortfall = askForShortfall(query);
+  EXPECT_THAT(shortfall.reason.message(), HasSubstr(" that --headroom keeps free, "));
+  const auto given =
+      std::find_if(shortfall.changes.begin(), shortfall.changes.end(),
+                   [](const Relaxation& change) { return change.kind == ChangeKind::kHeadroom; });
+  ASSERT_NE(given, shortfall.changes.end());
+  EXPECT_EQ(given->plan, all->plan);
+  EXPECT_THAT(given->change, HasSubstr("no --headroom (now: "));
+  EXPECT_THAT(toJson(shortfall)["changes"].dump(), HasSubstr("\"kind\":\"headroom\""));
+}
+
 TEST(Shortfall, ALimitIsGivenUpAsAPinIs) {
   Query query = smallQuery(4, 4, 8);
   query.cluster.device.memory = leastMemoryOf(query) * 1.01;
