@@ -154,6 +154,14 @@ std::string changeLine(const Alternative& a, const cost::Estimate& chosen) {
   return toLine(a) + (fits && !chosen.fits() ? "; fits" : "");
 }
 
+// Whether the plan, which fits, is faster than a bound that holds for it.
+bool isRuledOut(const PlanCheck& check) {
+  constexpr double kRounding = 1 - 1e-9;
+  const Certificate& certificate = check.optimum->certificate;
+  return check.estimate.step < certificate.bound * kRounding &&
+         (!certificate.ofEvenChunks || hasEvenChunks(check.plan));
+}
+
 std::string distanceText(const PlanCheck& check, const std::string& optimum) {
   const Seconds behind = check.behind();
   const double percent = 100 * (behind / check.optimum->estimate.step);
@@ -163,7 +171,11 @@ std::string distanceText(const PlanCheck& check, const std::string& optimum) {
   if (behind.count() > 0)
     return fmt::format("{:.1f} %, {} slower than {}", percent, formatSeconds(behind), optimum);
   return fmt::format("{:.1f} %, {} faster than the best plan that the search found{}", -percent,
-                     formatSeconds(behind * -1), check.estimate.fits() ? "" : ", but does not fit");
+                     formatSeconds(behind * -1),
+                     !check.estimate.fits() ? ", but does not fit"
+                     : isRuledOut(check)    ? "; its certificate rules that out: a fault of the "
+                                              "planner, please report it"
+                                            : "");
 }
 
 }  // namespace

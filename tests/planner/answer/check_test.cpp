@@ -245,6 +245,25 @@ TEST(CheckTable, FitsIntoAHundredColumnsAndNamesAFasterPlan) {
   EXPECT_THAT(toTable(check, query.cluster),
               HasSubstr("faster than the best plan that the search found"));
   EXPECT_NEAR(toJson(check)["behindPercent"].get<double>(), -10, 1e-9);
+  // The bound is of plans like this one, or of even chunks alone.
+  check.optimum->certificate.bound = check.optimum->estimate.step;
+  const auto isFault = [&] {
+    std::istringstream table(toTable(check, query.cluster));
+    std::string words;  // wherever lines break
+    for (std::string word; table >> word;) words += word + " ";
+    return words.find("certificate rules that out") != std::string::npos;
+  };
+  EXPECT_TRUE(isFault());
+  check.optimum->certificate.bound = check.estimate.step;
+  EXPECT_FALSE(isFault());
+  check.optimum->certificate.bound = check.optimum->estimate.step;
+  check.optimum->certificate.ofEvenChunks = true;
+  EXPECT_TRUE(isFault());
+  check.plan.virtualStages = 2;
+  check.plan.layers = {{{0, 1}, {2, 2}}, {{1, 1}, {4, 2}}};
+  EXPECT_TRUE(isFault());
+  check.plan.layers = {{{0, 1}, {2, 3}}, {{1, 1}, {5, 1}}};
+  EXPECT_FALSE(isFault());
 }
 
 // The certificate is the optimum's, whatever the plan's cut is.
