@@ -237,6 +237,14 @@ TEST(Recommend, ShowsThePlanThatIsSureToFit) {
   EXPECT_EQ(kept.result.plan, roomier.plan);
   EXPECT_FALSE(kept.roomier.has_value());
   EXPECT_NE(toTable(kept.result).find(" kept free"), std::string::npos);
+  // A plan that fills what is left of that is sure to fit, unless its memory is more in doubt.
+  Query filled = query;
+  filled.cluster.device.memory = query.cluster.device.memory * (1 / 0.9299);
+  ASSERT_TRUE(keepFree("7%", filled.cluster.device).ok());
+  EXPECT_EQ(recommended(filled).result.plan, tight.result.plan);
+  EXPECT_FALSE(isTight(recommended(filled).result.estimate));
+  filled.stack.description.memoryDoubt = 0.15;
+  EXPECT_TRUE(isTight(recommended(filled).result.estimate));
   EXPECT_EQ(toJson(kept.result)["estimate"]["headroomBytes"],
             query.cluster.device.memory.count() * 0.07);
   // That plan alone, and nothing else.
