@@ -108,7 +108,8 @@ constexpr DescribedSetting kDescribedSettings[] = {
     {"slower_elsewhere", &Stack::slowerElsewhere},
     {"reserve", &Stack::reserve},
     {"nccl_connection", &Stack::ncclConnection},
-    {"fragmentation", &Stack::fragmentation}};
+    {"fragmentation", &Stack::fragmentation},
+    {"memory_doubt", &Stack::memoryDoubt}};
 
 template <typename Settings, typename Owner>
 void addSettings(ChangeLines& lines, const Settings& settings, const Owner& before,
@@ -141,6 +142,10 @@ std::vector<std::string> stackChanges(const StackProfile& before, const StackPro
   if (before.ownPrograms && after.ownPrograms) addSettings(lines, kOwnSettings, before, after);
   if (!before.ownPrograms && !after.ownPrograms)
     addSettings(lines, kDescribedSettings, before.description, after.description);
+  const auto comparedOn = [](const StackProfile& stack) {
+    return fmt::format("{}", fmt::join(stack.description.comparedOn, ", "));
+  };
+  lines.add("compared_on", comparedOn(before), comparedOn(after));
   lines.add("vocab_multiple", before.vocabMultiple, after.vocabMultiple);
   lines.add("fp8_rows", before.settings.fp8Rows, after.settings.fp8Rows);
   lines.add("fp8_columns", before.settings.fp8Columns, after.settings.fp8Columns);
@@ -154,7 +159,7 @@ std::vector<std::string> stackChanges(const StackProfile& before, const StackPro
 
 std::vector<std::string_view> stackSettingKeys() {
   std::vector<std::string_view> keys = {"vocab_multiple", "compute_capability", "fp8_rows",
-                                        "fp8_columns"};
+                                        "fp8_columns", "compared_on"};
   for (const OwnSetting& setting : kOwnSettings) keys.push_back(setting.key);
   for (const DescribedSetting& setting : kDescribedSettings) keys.push_back(setting.key);
   return keys;

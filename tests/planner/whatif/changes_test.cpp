@@ -50,6 +50,7 @@ std::string otherValue(const std::string& key) {
       {"post_validation", "true"},
       {"replica_reduction", "per_microbatch"},
       {"vocab_multiple", "16"},
+      {"compared_on", "[V100]"},
       {"host_exponent", "{value: 3, source: here}"},
       {"fp8_rows", "{value: 3, source: here}"},
       {"fp8_columns", "{value: 3, source: here}"},
