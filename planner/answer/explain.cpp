@@ -11,6 +11,7 @@
 #include "planner/answer/report.h"
 #include "planner/cuts/best_cut.h"
 #include "planner/cuts/cuts.h"
+#include "planner/cuts/played_cut.h"
 #include "planner/parts.h"
 #include "planner/search/pins.h"
 #include "planner/space/rank_orders.h"
@@ -387,12 +388,11 @@ Result<bool> isInVain(const Query& query, const Change& change, Seconds step,
   TRIREME_ASSIGN_OR_RETURN(const SharedBlocks blocks, costs.blocks(change.plan));
   if (!change.isUncut) return boundOf(query, change.plan, *blocks).time >= step;
   if (!blocks->described) return false;
-  // As the search reaches beyond its space.
-  const double beyond = change.plan.virtualStages > 1 ? 0.99 : 1;
   Query uncut = query;
   uncut.pins.layers.clear();
   SlotTable slots;
-  return CutSearch(uncut, change.plan, *blocks, slots).bound() * beyond >= step;
+  const Seconds bound = CutSearch(uncut, change.plan, *blocks, slots).bound();
+  return reachOf(change.plan, bound) >= step;
 }
 
 }  // namespace

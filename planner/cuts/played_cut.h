@@ -10,6 +10,13 @@
 
 namespace trireme::planner {
 
+// Of a stack with a description, how little time of cuts beyond the space is looked for, if those
+// in it take at least `bound`.
+inline Seconds reachOf(const plan::Plan& plan, Seconds bound) {
+  constexpr double kBeyond = 0.99;
+  return plan.virtualStages > 1 ? bound * kBeyond : bound;
+}
+
 struct PlayedCut {
   std::optional<CutSearch::Cut> cut;  // the fastest that was found, but for rounding
   Seconds bound;  // no cut of the space that fits takes less; cut->step if it is the fastest

@@ -19,11 +19,6 @@ namespace {
 double movedFrom(const plan::Plan& plan) {
   return plan::splitsBackward(plan.schedule) ? 0.97 : 0.998;
 }
-// Of a stack with a description, beyond the bound of the cuts of the space.
-Seconds reachOf(const plan::Plan& plan, Seconds bound) {
-  constexpr double kBeyond = 0.99;
-  return plan.virtualStages > 1 ? bound * kBeyond : bound;
-}
 
 constexpr double kBeyondOfRunners = 1.005;
 
